@@ -117,7 +117,7 @@ class _Merging:
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> Table:
-        for key in _depth_first(self._tasks, self._note):
+        for key in depth_first(self._tasks, self._note):
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
@@ -172,7 +172,7 @@ class _Merging:
         """
         inside = set(members)
         outputs = sorted(self._outputs(members), key=str)
-        return _depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
+        return depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
 
     def _place(self, key: Any) -> None:
         operands, block = self._operands[key], block_of(key)
@@ -339,7 +339,7 @@ def gathers(node: Any) -> bool:
     return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
 
 
-def _depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
+def depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
     """Return keys and those that they depend on, each after its operands.
 
     Parameters

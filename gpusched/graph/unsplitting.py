@@ -16,7 +16,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from itertools import pairwise, product
 from operator import getitem
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 from dask.array.core import concatenate3, finalize
 from dask.utils import key_split
 
-from gpusched.adapters.arrays import take
+from gpusched.adapters.arrays import concatenate_arrays, take
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -41,13 +40,13 @@ from gpusched.graph.batch_limits import threads
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.known import known
-from gpusched.graph.merging import block_of
+from gpusched.graph.merging import block_of, depth_first
 from gpusched.graph.movement import calls_in
 from gpusched.graph.quick import parts
 from gpusched.graph.signature import Signatures
 from gpusched.graph.subgraph import layer_of
 from gpusched.graph.table import Table
-from gpusched.graph.taking import Lengths, Taken, Takings
+from gpusched.graph.taking import Lengths, Taken, Takings, digest, united
 from gpusched.record.catalogue import has
 
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
@@ -74,10 +73,14 @@ def unsplit(table: Table) -> Table:
     Nothing becomes larger than the graph's largest chunk, and there are as many whole chunks as
     threads at least. Each task and each edge is looked at a constant number of times.
 
-    There is no cycle among whole chunks: what a family computes with are pieces at the member's own
-    place, and chunks that all members are computed with, those that pieces are cut off and those
-    that they are taken of. So each member needs each of these chunks, by induction over the
-    families, and a cycle through the whole would be one through a member.
+    There is no cycle among whole chunks. A member needs members of other families at its own place
+    only, and these are of lower levels. What else needs members needs all of a family's, or nothing
+    becomes whole: it joins them. So where a join needs a whole chunk, and that another chunk, some
+    member was computed with this one, and the join needed it before, too. A cycle has a join in it,
+    since only joins lead from families to other chunks, and would have been one before.
+
+    Where members take of several chunks of one array, what is used of these is joined first: no
+    more than what all of them take together, which is looked at as any whole.
     """
     return _Unsplitting(table).run()
 
@@ -98,6 +101,8 @@ class _Family:
     """The chunk, and which part of it all are, if they do nothing but cut it."""
     taken: Taken | None = None
     """What all take of a chunk, one place after the other, if they do nothing but that."""
+    made: list[Task] = field(default_factory=list)
+    """The task that makes this chunk, where they take of several."""
     operands: list[_Family] = field(default_factory=list)
     """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
@@ -119,9 +124,9 @@ class _Family:
         told = repr((layer_of(key), rank, self.divided.axes, self.lengths, len(self.members)))
         if self.taken is not None:
             # One task may take for two families: the first member's key does not tell them apart.
-            told += _digest(self.taken)
-        digest = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        return (f"{key_split(key)}-whole-{digest}", *block_of(self.first))
+            told += digest([self.taken])
+        code = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        return (f"{key_split(key)}-whole-{code}", *block_of(self.first))
 
     def whole(self, divided: Divided, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the whole of which pieces of a shape are."""
@@ -164,6 +169,8 @@ class _Unsplitting:
         self._taken: dict[tuple[Any, ...], _Family] = {}
         """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
+        self._sized: dict[Any, bool] = {}
+        """By task: whether its result is as long as dask has noted."""
 
     def run(self) -> Table:
         self._find_cuts()
@@ -231,31 +238,20 @@ class _Unsplitting:
         told = self._table.sizes.lengths(self._tasks, chunk)
         return None if told is None else told[1]
 
-    @cached_property
-    def _unsized(self) -> set[Any]:
-        """The chunks that are cut, or that such are made of, which may be shorter than dask notes.
+    def _are_sized(self, chunks: Collection[Any]) -> bool:
+        """Return whether chunks are as long as dask has noted.
 
-        A user's function has made them. One of length 1 is broadcast as a whole, where none or one
-        of its pieces is.
+        Those of users' functions, and what is made of them, may be shorter. One of length 1 is
+        broadcast as a whole, where none or one of its pieces is.
         """
-        users: defaultdict[Any, list[Any]] = defaultdict(list)
-        before: set[Any] = set()
-        waiting = [family.cut[0] for family in self._families if family.cut is not None]
-        while waiting:
-            key = waiting.pop()
-            if key in before or key not in self._tasks:
-                continue
-            before.add(key)
-            for other in self._tasks[key].dependencies:
-                users[other].append(key)
-                waiting.append(other)
-        waiting = [k for k in before if not _is_sized(self._tasks[k])]
-        found = set(waiting)
-        while waiting:
-            new = set(users[waiting.pop()]) - found
-            found |= new
-            waiting += new
-        return found
+        sized, tasks = self._sized, self._tasks
+        new = [key for key in chunks if key in tasks and key not in sized]
+        for key in depth_first(
+            new, lambda k: [o for o in tasks[k].dependencies if o in tasks and o not in sized]
+        ):
+            before = all(sized.get(other, True) for other in tasks[key].dependencies)
+            sized[key] = before and _is_sized(tasks[key])
+        return all(sized.get(key, True) for key in chunks)
 
     def _may_go(self, key: Any, node: Task) -> bool:
         sizes = self._table.sizes
@@ -349,7 +345,20 @@ class _Unsplitting:
         taken = self._takes(key)
         assert taken is not None
         # Positions of other types may not be joined: NumPy has no integers for all of them.
-        return taken.source, taken.axis, taken.positions.dtype.str
+        return self._array(taken), taken.axis, taken.positions.dtype.str
+
+    def _array(self, taken: Taken) -> Any:
+        """Return what is the same for chunks that follow each other along the axis of positions.
+
+        dask has noted one dtype for them, and that they are as long along the other axes.
+        """
+        source, axis = taken.source, taken.axis
+        if type(source) is not tuple or len(source) != 1 + len(taken.lengths):
+            return source
+        node = self._tasks.get(source)
+        dtype = node.value.dtype if type(node) is DataNode else None
+        others = taken.lengths[:axis] + taken.lengths[axis + 1 :]
+        return source[: 1 + axis], source[2 + axis :], others, dtype
 
     def _found(self, group: dict[Place, Any], level: int) -> None:
         """Note tasks of one form, if there is one for each piece."""
@@ -370,7 +379,7 @@ class _Unsplitting:
         given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
         operands = list(dict.fromkeys(given.values()))
         sources = frozenset().union(*(each.sources for each in operands))
-        if len(operands) > 1 and not sources.isdisjoint(self._unsized):
+        if len(operands) > 1 and not self._are_sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
         inside = results(first, {key: each.divided for key, each in given.items()})
@@ -395,10 +404,14 @@ class _Unsplitting:
         """Return the family of tasks that take what is computed with pieces, in their order."""
         if keys not in self._taken:
             each = [taken for taken in map(self._takes, keys) if taken is not None]
-            whole = each[0]._replace(positions=np.concatenate([t.positions for t in each]))
+            whole, made = united(each)
+            told = self._table.sizes.lengths(self._tasks, each[0].source)
+            for task in made if told is not None else ():
+                self._table.sizes.add(task.key[0], told[0], whole.lengths)
             self._taken[keys] = _Family(
                 dict(zip(pieces.members, keys, strict=True)),
                 Divided(len(whole.lengths), (whole.axis,)), pieces.lengths, 0, taken=whole,
+                made=made, sources=frozenset(t.source for t in each) if made else frozenset(),
             )  # fmt: skip
         return self._taken[keys]
 
@@ -520,18 +533,9 @@ def _given(family: _Family) -> dict[Any, Any]:
         return {name: Task(name, getitem, TaskRef(source), index)}
     assert family.taken is not None
     # As dask has it: an index beside a number.
-    positions = DataNode(f"positions-{_digest(family.taken)}", (1, family.taken.indices()))
+    positions = DataNode(f"positions-{digest([family.taken])}", (1, family.taken.indices()))
     made = Task(name, take, TaskRef(family.taken.source), TaskRef(positions.key))
-    return {positions.key: positions, name: made}
-
-
-def _digest(taken: Taken) -> str:
-    """Return a digest that differs where tasks take something else."""
-    positions = taken.positions
-    told = repr((taken.source, taken.axis, len(taken.lengths), positions.dtype.str))
-    digest = hashlib.blake2b(told.encode(), digest_size=16)
-    digest.update(positions.tobytes())
-    return digest.hexdigest()
+    return {node.key: node for node in (*family.made, positions, made)}
 
 
 def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
@@ -632,7 +636,9 @@ def _told(value: Any) -> Any:
 def _is_sized(node: Any) -> bool:
     """Return whether a task's result is as large as dask has noted if its inputs are."""
     called = (part for function, *_ in calls_in(node) for part in parts(function))
-    return all(known(f) or has(f, "lean") or has(f, "draws") for f in called)
+    return all(
+        known(f) or has(f, "lean") or has(f, "draws") or f is concatenate_arrays for f in called
+    )
 
 
 def _leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:
