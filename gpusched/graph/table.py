@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from gpusched.breaks import Reason
@@ -48,10 +49,7 @@ class Table:
     @cached_property
     def users(self) -> Counter[Any]:
         """How many nodes need each key."""
-        found: Counter[Any] = Counter()
-        for node in self.tasks.values():
-            found.update(node.dependencies)
-        return found
+        return Counter(chain.from_iterable(node.dependencies for node in self.tasks.values()))
 
     def nbytes(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most; None if that is not known."""

@@ -38,19 +38,9 @@ class Taken(NamedTuple):
 
 
 def united(taken: Sequence[Taken]) -> tuple[Taken, list[Task]]:
-    """Return as one what is taken, one after the other, and the task that makes what it is of.
+    """Return as one what is taken, one after the other, of chunks that can be joined.
 
-    Parameters
-    ----------
-    taken
-        Of chunks that can be joined along the axis of the positions.
-
-    Returns
-    -------
-    Taken
-        The same elements in the same order.
-    list
-        A task that joins what is used of several chunks; none if it is one chunk.
+    With it comes the task that joins what is used of these chunks, if they are several.
 
     Examples
     --------
@@ -115,23 +105,19 @@ class Takings:
     >>> months = DataNode("months", (1, (np.array([0, 0, 1]), slice(None))))
     >>> days = Task("days", take, TaskRef("means"), TaskRef("months"))
     >>> takings = Takings({"days": days, "months": months}, {"means": (12, 5)}.get)
-    >>> takings.of("days").positions
+    >>> takings.of(days).positions
     array([0, 0, 1])
     """
 
     def __init__(self, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None]) -> None:
         self._tasks = tasks
         self._lengths = lengths
-        self._found: dict[Any, Taken | None] = {}
 
-    def of(self, key: Any) -> Taken | None:
-        """Return what a task takes, if it does nothing but that and cutting; otherwise None."""
-        if key not in self._found:
-            self._found[key] = self._taken(self._tasks.get(key))
-        return self._found[key]
+    def of(self, node: Any, cuts: bool = True) -> Taken | None:
+        """Return what a task takes, if it does nothing but that and perhaps cutting; or None.
 
-    def _taken(self, node: Any, cuts: bool = True) -> Taken | None:
-        """Return what a task takes, and perhaps cuts off what another task takes."""
+        What another task takes may be cut, too.
+        """
         if type(node) is not Task or len(node.dependencies) > 2:
             return None
         known: dict[Any, Any] = {}
@@ -141,7 +127,7 @@ class Takings:
                 known[each] = other.value
             else:
                 # What another task has taken is looked at one task deep: links of chains are one.
-                known[each] = (cuts and self._taken(other, cuts=False)) or _Chunk(each)
+                known[each] = (cuts and self.of(other, cuts=False)) or _Chunk(each)
         try:
             found = self._value(node, known)
         except _OtherError:

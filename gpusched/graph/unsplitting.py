@@ -16,7 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from operator import getitem
 from typing import Any
 
@@ -109,9 +109,17 @@ class _Family:
     """What the tasks inside the first member return."""
     ranks: dict[Any, int] = field(default_factory=dict)
     """Numbers of its tasks among those of the same layer: a fused one may have several."""
-    component: _Component | None = None
+    able: bool = True
+    """Whether it may become whole."""
+    linked: list[_Family] = field(default_factory=list)
+    """Those that stay in pieces if it does."""
     sources: frozenset[Any] = frozenset()
     """The chunks of which these are pieces, or are computed of pieces."""
+
+    @property
+    def given(self) -> bool:
+        """Whether others compute with what it cuts or takes."""
+        return self.cut is not None or self.taken is not None
 
     @property
     def first(self) -> Any:
@@ -136,26 +144,6 @@ class _Family:
         return tuple(found)
 
 
-class _Component:
-    """Families that stay in pieces, or become whole, together."""
-
-    def __init__(self) -> None:
-        self.into: _Component | None = None
-        self.able = True
-
-    def root(self) -> _Component:
-        found = self
-        while found.into is not None:
-            found = found.into
-        return found
-
-    def join(self, other: _Component) -> None:
-        first, second = self.root(), other.root()
-        if first is not second:
-            second.into = first
-            first.able = first.able and second.able
-
-
 class _Unsplitting:
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -164,6 +152,7 @@ class _Unsplitting:
         self._places: dict[Any, tuple[_Family, Place]] = {}
         self._families: list[_Family] = []
         self._takings = Takings(table.tasks, self._lengths)
+        self._takes_of: dict[Any, Taken | None] = {}
         self._taking: dict[Any, tuple[Any, ...]] = {}
         """By task: the keys of those that take what it is computed with, in the order of use."""
         self._taken: dict[tuple[Any, ...], _Family] = {}
@@ -181,10 +170,10 @@ class _Unsplitting:
             return self._table
         joins = self._judge()
         found = len(whole)
-        whole = [f for f in whole if f.component is not None and f.component.root().able]
+        whole = [family for family in whole if family.able]
         if len(whole) < found:
             self._table.note("unsplit", NEEDED, found - len(whole))
-        given = list(dict.fromkeys(o for f in whole for o in f.operands if o.component is None))
+        given = list(dict.fromkeys(o for f in whole for o in f.operands if o.given))
         sources = {f.cut[0] for f in given if f.cut is not None}
         if not whole:
             return self._table
@@ -280,9 +269,11 @@ class _Unsplitting:
         return found
 
     def _takes(self, key: Any) -> Taken | None:
-        node = self._tasks.get(key)
-        may = type(node) is Task and self._may_go(key, node)
-        return self._takings.of(key) if may else None
+        if key not in self._takes_of:
+            node = self._tasks.get(key)
+            may = type(node) is Task and self._may_go(key, node)
+            self._takes_of[key] = self._takings.of(node) if may else None
+        return self._takes_of[key]
 
     def _find_others(self) -> None:
         """Note what is computed of these pieces alike, level by level."""
@@ -395,7 +386,6 @@ class _Unsplitting:
             ranks=_ranks([*tasks, *(key for key in inside if key not in tasks)]),
         )  # fmt: skip
         if self._largest(family) <= self._table.sizes.largest:
-            family.component = _Component()
             self._add(family)
         else:
             self._table.note("unsplit", LARGE)
@@ -440,27 +430,27 @@ class _Unsplitting:
         joins: dict[Any, Any] = {}
         for family in self._families:
             for other in family.operands:
-                if family.component is not None and other.component is not None:
-                    family.component.join(other.component)
+                _link(family, other)
         for key, node in self._tasks.items():
             if key in self._places:
                 own = self._places[key][0]
                 if own.cut is None:
                     continue
             taken = [self._places[k][0] for k in node.dependencies if k in self._places]
-            taken = [family for family in taken if family.component is not None]
-            if not taken:
-                continue
-            first = taken[0].component
-            assert first is not None
-            made = self._joined(node)
+            taken = [family for family in taken if not family.given]
+            made = self._joined(node) if taken else None
             if made is not None:
                 joins[key] = made
             for family in taken:
-                assert family.component is not None
                 # What one task needs in pieces, all that are computed with them need in pieces.
-                family.component.root().able &= made is not None
-                family.component.join(first)
+                family.able &= made is not None
+                _link(family, taken[0])
+        waiting = [family for family in self._families if not family.able]
+        while waiting:
+            for other in waiting.pop().linked:
+                if other.able:
+                    other.able = False
+                    waiting.append(other)
         return joins
 
     def _joined(self, node: Any) -> Any:
@@ -473,7 +463,7 @@ class _Unsplitting:
         for index, each in _leaves(chunks):
             key = each.target if type(each) is Alias else getattr(each, "key", None)
             found = self._places.get(key) if type(each) in (Alias, TaskRef) else None
-            if found is None or found[0].component is None:
+            if found is None or found[0].given:
                 return None
             places[index] = found
         return _coarse(places)
@@ -540,7 +530,7 @@ def _given(family: _Family) -> dict[Any, Any]:
 
 def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
     """Remove tasks that nothing needs any more, and what only they need."""
-    users = Counter(each for node in tasks.values() for each in node.dependencies)
+    users = Counter(chain.from_iterable(node.dependencies for node in tasks.values()))
     waiting = list(keys)
     while waiting:
         key = waiting.pop()
@@ -588,30 +578,20 @@ def _grid(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
 
 def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:
     """Yield what may be computed of pieces, and how many tasks after them it is at most."""
-    users: defaultdict[Any, list[Any]] = defaultdict(list)
-    for key, node in tasks.items():
-        for other in node.dependencies:
-            users[other].append(key)
     levels: dict[Any, int] = {}
-    waiting = list(given)
-    reached = set(waiting)
-    while waiting:
-        for user in users[waiting.pop()]:
-            if user not in reached:
-                reached.add(user)
-                waiting.append(user)
-    missing = {k: sum(o in reached for o in tasks[k].dependencies) for k in reached}
-    ready = [key for key in reached if not missing[key]]
-    while ready:
-        key = ready.pop()
-        level = levels[key] = 1 + max((levels[k] for k in tasks[key].dependencies if k in levels),
-                                      default=-1)  # fmt: skip
-        if key not in given:
-            yield key, level
-        for user in users[key]:
-            missing[user] -= 1
-            if not missing[user]:
-                ready.append(user)
+    for key in depth_first(tasks, lambda key: [k for k in tasks[key].dependencies if k in tasks]):
+        before = [levels[k] for k in tasks[key].dependencies if k in levels]
+        if before or key in given:
+            levels[key] = 1 + max(before, default=-1)
+            if key not in given:
+                yield key, levels[key]
+
+
+def _link(one: _Family, other: _Family) -> None:
+    """Note that if one family stays in pieces, the other one does, unless it is given."""
+    if not one.given and not other.given and one is not other:
+        one.linked.append(other)
+        other.linked.append(one)
 
 
 def _ranks(keys: Sequence[Any]) -> dict[Any, int]:
