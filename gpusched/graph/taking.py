@@ -37,7 +37,7 @@ class Taken(NamedTuple):
         return tuple([self.positions if k == self.axis else slice(None) for k in axes])
 
 
-def united(taken: Sequence[Taken]) -> tuple[Taken, list[Task]]:
+def united(taken: Sequence[Taken]) -> tuple[Taken, list[Any]]:
     """Return as one what is taken, one after the other, of chunks that can be joined.
 
     With it comes the task that joins what is used of these chunks, if they are several.

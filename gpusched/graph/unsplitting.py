@@ -101,7 +101,7 @@ class _Family:
     """The chunk, and which part of it all are, if they do nothing but cut it."""
     taken: Taken | None = None
     """What all take of a chunk, one place after the other, if they do nothing but that."""
-    made: list[Task] = field(default_factory=list)
+    made: list[Any] = field(default_factory=list)
     """The task that makes this chunk, where they take of several."""
     operands: list[_Family] = field(default_factory=list)
     """Those that have pieces for it, and those that take what it is computed with."""
@@ -396,8 +396,8 @@ class _Unsplitting:
             each = [taken for taken in map(self._takes, keys) if taken is not None]
             whole, made = united(each)
             told = self._table.sizes.lengths(self._tasks, each[0].source)
-            for task in made if told is not None else ():
-                self._table.sizes.add(task.key[0], told[0], whole.lengths)
+            if made and told is not None:
+                self._table.sizes.add(whole.source[0], told[0], whole.lengths)
             self._taken[keys] = _Family(
                 dict(zip(pieces.members, keys, strict=True)),
                 Divided(len(whole.lengths), (whole.axis,)), pieces.lengths, 0, taken=whole,
