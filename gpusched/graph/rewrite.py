@@ -47,7 +47,7 @@ from gpusched.graph.templates import Templates
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
-from gpusched.record.catalogue import own_traits
+from gpusched.record.catalogue import has, own_traits
 from gpusched.record.record import error_state
 from gpusched.record.recorded import RecordedFunction
 from gpusched.store.statistics import updating
@@ -327,7 +327,8 @@ def worthwhile(task: Task, functions: Functions) -> bool:
         found = any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
         return found or computes_located(task)
     function, kwargs = called(task)
-    if exact_for(function) is not function or by_library(function):
+    exact = exact_for(function)
+    if (exact is not function and not has(exact, "moves")) or by_library(function):
         return True
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
     recorded = functions.traits(function, task.args, kwargs).recorded
