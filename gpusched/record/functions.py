@@ -217,6 +217,52 @@ for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swap
     _viewed(_function)
 
 
+# Rearranging ----------------------------------------------------------------------------
+
+
+def _rearranged(function: Callable[..., Any], a: Any, *args: Any) -> Any:
+    """Record a call of NumPy's that moves elements to where numbers and the shape say.
+
+    NumPy makes it, on the array itself, so that its errors, its order in memory and whether it
+    is a view are NumPy's. By memory alone (orders A and K) it would depend on what stands in.
+    """
+    if not isinstance(a, LazyChunk) or not all(map(_is_of_numbers, args)):
+        raise UnfusibleError(GraphBreak.OPTION, "elements that a chunk's values move")
+    return compute(a._recorder, function, (a, *args), {}, copies=True)
+
+
+def _is_of_numbers(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(map(_is_of_numbers, value))
+    number = value is None or type(value) is int or isinstance(value, np.integer)
+    return number or (type(value) is str and value in ("C", "F"))
+
+
+@_records(np.reshape)
+def _reshape(recorder: Recorder, a: Any, /, shape: Any, order: Any = "C") -> Any:
+    return _rearranged(np.reshape, a, shape, order)
+
+
+@_records(np.ravel)
+def _ravel(recorder: Recorder, a: Any, order: Any = "C") -> Any:
+    return _rearranged(np.ravel, a, order)
+
+
+@_records(np.roll)
+def _roll(recorder: Recorder, a: Any, shift: Any, axis: Any = None) -> Any:
+    return _rearranged(np.roll, a, shift, axis)
+
+
+@_records(np.repeat)
+def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
+    return _rearranged(np.repeat, a, repeats, axis)
+
+
+@_records(np.tile)
+def _tile(recorder: Recorder, A: Any, reps: Any) -> Any:
+    return _rearranged(np.tile, A, reps)
+
+
 # Joining --------------------------------------------------------------------------------
 
 
@@ -509,7 +555,7 @@ def _install() -> None:
     for name, handler in _REDUCTIONS.items():
         HANDLERS[getattr(np, name)] = _without_combine(handler)
     for name in ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "round",
-                 "squeeze", "swapaxes"):  # fmt: skip
+                 "squeeze", "swapaxes", "ravel", "repeat"):  # fmt: skip
         METHODS[name] = method_of(HANDLERS[getattr(np, name)])
 
 
@@ -529,6 +575,19 @@ def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, 
 def _transpose(self: LazyChunk, *axes: Any) -> Any:
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)
     return np.transpose(self, order)
+
+
+def _reshape_method(self: LazyChunk, *shape: Any, order: Any = "C") -> Any:
+    return _rearranged(np.reshape, self, shape[0] if len(shape) == 1 else shape, order)
+
+
+def _flattened(array: Any, order: str) -> Any:
+    return array.flatten(order)
+
+
+def _flatten_method(self: LazyChunk, order: Any = "C") -> Any:
+    found = _rearranged(_flattened, self, order)
+    return LazyChunk(self._recorder, found._node, fresh=True)
 
 
 def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
@@ -555,4 +614,6 @@ METHODS["transpose"] = _transpose
 METHODS["conj"] = METHODS["conjugate"] = _conjugate
 METHODS["clip"] = _clip_method
 METHODS["copy"] = _copy_method
+METHODS["reshape"] = _reshape_method
+METHODS["flatten"] = _flatten_method
 HANDLERS[np.amin], HANDLERS[np.amax] = HANDLERS[np.min], HANDLERS[np.max]
