@@ -220,15 +220,16 @@ for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swap
 # Rearranging ----------------------------------------------------------------------------
 
 
-def _rearranged(function: Callable[..., Any], a: Any, *args: Any) -> Any:
+def _rearranged(function: Callable[..., Any], recorder: Recorder, a: Any, *args: Any,
+                **options: Any) -> Any:  # fmt: skip
     """Record a call of NumPy's that moves elements to where numbers and the shape say.
 
     NumPy makes it, on the array itself, so that its errors, its order in memory and whether it
     is a view are NumPy's. By memory alone (orders A and K) it would depend on what stands in.
     """
-    if not isinstance(a, LazyChunk) or not all(map(_is_of_numbers, args)):
+    if not isinstance(a, LazyChunk) or not all(map(_is_of_numbers, (*args, *options.values()))):
         raise UnfusibleError(GraphBreak.OPTION, "elements that a chunk's values move")
-    return compute(a._recorder, function, (a, *args), {}, copies=True)
+    return compute(recorder, function, (a, *args), options, copies=True)
 
 
 def _is_of_numbers(value: Any) -> bool:
@@ -238,29 +239,8 @@ def _is_of_numbers(value: Any) -> bool:
     return number or (type(value) is str and value in ("C", "F"))
 
 
-@_records(np.reshape)
-def _reshape(recorder: Recorder, a: Any, /, shape: Any, order: Any = "C") -> Any:
-    return _rearranged(np.reshape, a, shape, order)
-
-
-@_records(np.ravel)
-def _ravel(recorder: Recorder, a: Any, order: Any = "C") -> Any:
-    return _rearranged(np.ravel, a, order)
-
-
-@_records(np.roll)
-def _roll(recorder: Recorder, a: Any, shift: Any, axis: Any = None) -> Any:
-    return _rearranged(np.roll, a, shift, axis)
-
-
-@_records(np.repeat)
-def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
-    return _rearranged(np.repeat, a, repeats, axis)
-
-
-@_records(np.tile)
-def _tile(recorder: Recorder, A: Any, reps: Any) -> Any:
-    return _rearranged(np.tile, A, reps)
+_REARRANGING: tuple[Any, ...] = (np.ravel, np.repeat, np.reshape, np.roll, np.tile)
+HANDLERS.update({function: partial(_rearranged, function) for function in _REARRANGING})
 
 
 # Joining --------------------------------------------------------------------------------
@@ -578,16 +558,11 @@ def _transpose(self: LazyChunk, *axes: Any) -> Any:
 
 
 def _reshape_method(self: LazyChunk, *shape: Any, order: Any = "C") -> Any:
-    return _rearranged(np.reshape, self, shape[0] if len(shape) == 1 else shape, order)
-
-
-def _flattened(array: Any, order: str) -> Any:
-    return array.flatten(order)
+    return np.reshape(self, shape[0] if len(shape) == 1 else shape, order)
 
 
 def _flatten_method(self: LazyChunk, order: Any = "C") -> Any:
-    found = _rearranged(_flattened, self, order)
-    return LazyChunk(self._recorder, found._node, fresh=True)
+    return np.ravel(self, order).copy()
 
 
 def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:

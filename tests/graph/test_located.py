@@ -66,7 +66,7 @@ CHANGING = {
 def _outcome(array: da.Array) -> Any:
     try:
         return array.compute(scheduler="sync")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  compared with dask's
         return repr(error)
 
 
