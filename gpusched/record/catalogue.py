@@ -61,8 +61,8 @@ NAMES: dict[str, dict[str, str]] = {
         "gpusched.adapters.arrays": "take trim",
         METHODS: "conj conjugate ravel reshape squeeze swapaxes transpose",
         "gpusched.adapters.tasks": "renamed",
-        "numpy": "broadcast_to expand_dims flip fliplr flipud imag moveaxis ravel real reshape "
-        "rollaxis squeeze swapaxes transpose",
+        "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to expand_dims flip fliplr flipud "
+        "imag moveaxis ravel real reshape rollaxis squeeze swapaxes transpose",
     },
     "elementwise": {
         "numpy": "clip where",
@@ -74,8 +74,8 @@ NAMES: dict[str, dict[str, str]] = {
         "gpusched.adapters.tasks": "renamed",
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
         METHODS: "flatten ravel repeat reshape squeeze transpose",
-        "numpy": "atleast_1d atleast_2d broadcast_to flip fliplr flipud moveaxis ravel repeat "
-        "reshape roll rollaxis stack swapaxes tile",
+        "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to flip fliplr flipud moveaxis ravel "
+        "repeat reshape roll rollaxis stack swapaxes tile",
     },
     "keeps": {
         "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",

@@ -191,6 +191,18 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 
 
+@_records(np.diff)
+def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1) -> Any:
+    if type(n) is not int or n < 1:
+        raise UnfusibleError(GraphBreak.OPTION, "differences of another order than one or more")
+    (before,) = normalize_axis_tuple(axis, _array(a).ndim)
+    along = (slice(None),) * before
+    less = np.not_equal if a.dtype == bool else np.subtract
+    for _ in range(n):
+        a = less(a[*along, 1:], a[*along, :-1])
+    return a
+
+
 # Views ----------------------------------------------------------------------------------
 
 
@@ -239,7 +251,8 @@ def _is_of_numbers(value: Any) -> bool:
     return number or (type(value) is str and value in ("C", "F"))
 
 
-_REARRANGING: tuple[Any, ...] = (np.ravel, np.repeat, np.reshape, np.roll, np.tile)
+_REARRANGING: tuple[Any, ...] = (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.ravel, np.repeat,
+                                 np.reshape, np.roll, np.tile)  # fmt: skip
 HANDLERS.update({function: partial(_rearranged, function) for function in _REARRANGING})
 
 

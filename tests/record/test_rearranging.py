@@ -34,6 +34,11 @@ def of_shapes(x: Any) -> Any:
     return rows.flatten().repeat(2).reshape((2, -1)) + np.tile(x.ravel(), (2, 1))
 
 
+def differences(x: Any) -> Any:
+    signs = np.diff(x > 0, axis=0).sum(axis=0)
+    return np.diff(x, 2, axis=0) + np.atleast_2d(x.max()) * np.atleast_1d(signs)
+
+
 def slopes(x: Any) -> Any:
     down, across = np.gradient(x)
     return np.hypot(down, across).max(axis=tuple(range(x.ndim)))
@@ -46,7 +51,7 @@ def over_rows(x: Any) -> Any:
     return total + sum(x)
 
 
-FUNCTIONS = [periodic, normalised, of_shapes, slopes, over_rows]
+FUNCTIONS = [differences, periodic, normalised, of_shapes, slopes, over_rows]
 
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "cpu"])
@@ -115,7 +120,10 @@ STEPS: dict[str, Callable[..., Any]] = {
     "tile": lambda t, n: np.tile(t, (n, 1)),
     "T": lambda t, n: t.T,
     "last": lambda t, n: t[-1],
-    "rows": lambda t, n: sum(t),
+    "diff": lambda t, n: np.diff(t, n, axis=0),
+    "diff last": lambda t, n: np.diff(t),
+    "atleast": lambda t, n: (np.atleast_1d, np.atleast_2d, np.atleast_3d)[n - 1](t),
+    "rows": lambda t, n: t.sum() + sum(t),
     "row of n": lambda t, n: list(t)[n],
     "max": lambda t, n: t - t.max(axis=0),
     "sum": lambda t, n: t.sum(),
