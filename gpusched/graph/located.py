@@ -8,7 +8,6 @@ another one for each chunk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from gpusched.adapters.arrays import gradient_kernel, pass_located, trim
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.graph.partials import bare
+from gpusched.record.catalogue import own
 
 
 class Located(NamedTuple):
@@ -42,10 +42,23 @@ def located(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Located | None:
         return None
     if bare(function) is trim and keys == ("_overlap_trim_info",) and not kwargs:
         index = function(_Indexed(len(place[0])), _overlap_trim_info=place)
-        return Located(getitem, (chunk, index), {})
+        return Located(trimmed, (chunk, index), {})
     if function is gradient_kernel and keys == ("block_id",):
         return _gradient(chunk, place, **kwargs)
     return None
+
+
+@own("picks")
+def trimmed(chunk: Any, index: tuple[slice, ...]) -> Any:
+    """Return what dask's ``_trim`` leaves of a chunk, which may have fewer axes than its array.
+
+    Examples
+    --------
+    >>> from gpusched.graph.located import trimmed
+    >>> trimmed(np.arange(5), (slice(1, -1), slice(1, -1)))
+    array([1, 2, 3])
+    """
+    return chunk[index[: chunk.ndim]]
 
 
 def _gradient(chunk: Any, place: tuple[int, ...], coord: Any, axis: int, array_locs: Any,

@@ -330,9 +330,10 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     exact = exact_for(function)
     if (exact is not function and not has(exact, "moves")) or by_library(function):
         return True
-    joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
+    # What moves or joins elements is done without beside other calls, and no gain by itself.
+    moves = has(bare(function), "moves") or is_join(bare(function))
     recorded = functions.traits(function, task.args, kwargs).recorded
-    return recorded and computes(function) and not joins
+    return recorded and computes(function) and not moves
 
 
 def is_counted(task: Task, functions: Functions) -> bool:
