@@ -28,7 +28,7 @@ from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
-from gpusched.plan.placement import OFF
+from gpusched.plan.modes import OFF
 from gpusched.plan.plan import substitute
 
 SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
