@@ -15,7 +15,6 @@ from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
 from gpusched.store import (
     codefiles,
-    compiletimes,
     emitters,
     kernelfiles,
     processors,
@@ -124,7 +123,7 @@ class PreparedKernel:
             started = time.thread_time()
             code = self.compile()
             seconds = time.thread_time() - started
-        compiletimes.learn(worthwhile.units(self.chosen), seconds)
+        worthwhile.learn(self.chosen, seconds)
         count_compilation(self.kernel.name, seconds)
         return code
 

@@ -19,7 +19,6 @@ from gpusched.emit import choices
 from gpusched.emit.operations import DEFINED
 from gpusched.store import (
     codefiles,
-    compiletimes,
     emitters,
     kernelfiles,
     processors,
@@ -272,7 +271,7 @@ def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
     if first:
         count_compilation(kernel.name, seconds)
         if learned:
-            compiletimes.learn(worthwhile.units(kernel), seconds)
+            worthwhile.learn(kernel, seconds)
 
 
 def starting() -> float:
