@@ -122,7 +122,11 @@ def test_the_workers_of_one_run_have_its_kernels_compiled_together(
                 times.add(kernel.name, seconds)
                 asked[number] |= {k.name for k in background.considered([kernel], starting, "g")}
     spent = sum(8 * share for share in shares)
-    assert sum(4 * share for share in shares) < sum(map(expected, kernels)) + starting < spent
+    assert (
+        sum(4 * share for share in shares)
+        < sum(expected(each.kernel) for each in kernels) + starting
+        < spent
+    )
     assert asked[0] | asked[1] == {kernel.name for kernel in kernels}
 
 
