@@ -14,7 +14,7 @@ from gpusched.emit import scalars
 from gpusched.emit.dtypes import computed_name
 from gpusched.emit.floatingpoint import TESTS
 from gpusched.emit.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
-from gpusched.emit.operations import DEFINED, EXACT_IN_HALF, JOINS, ScalarFunction, named
+from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
 from gpusched.emit.parsing import parse
 
 
@@ -89,7 +89,7 @@ def expression(statement: Statement, operands: list[str]) -> str:
     operand, result = computed_name(statement.operand), computed_name(statement.dtype)
     width = "f32" if operand == "float32" else "f64"
     found = template.format(*operands, T=result, P=operand, W=width)
-    exact = result == statement.dtype or statement.operation in EXACT_IN_HALF
+    exact = result == statement.dtype or has(statement.operation, "exact")
     return found if exact else f"round_to_float16({found})"
 
 

@@ -18,7 +18,7 @@ from gpusched.emit import generate
 from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
-from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
+from gpusched.emit.operations import DEFINED, has, named
 from gpusched.emit.policy import BLOCK, REPEATS, STREAMED, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
@@ -129,10 +129,6 @@ def _reduced(node: Reduce) -> Node:
     return found
 
 
-COSTLY = frozenset(["divide", "reciprocal", "sqrt"])
-"""Operations that take several times as long as an addition, besides those that are `heavy`."""
-
-
 def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
     """Return the operands that are computed before the kernels that broadcast them.
 
@@ -157,7 +153,7 @@ def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
 
 def _is_costly(node: Apply) -> bool:
     operation = named(node.operation)
-    return operation.heavy or operation.function is not None or operation.name in COSTLY
+    return operation.heavy or operation.function is not None or "costly" in operation.traits
 
 
 @dataclass(frozen=True)
@@ -484,7 +480,7 @@ class KernelBuilder:
             flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
         needed = {id(root) for root in self._written()}
         for number, node in reversed(list(enumerate(self.order))):
-            shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            shown = HAS_FLAGS and has(node.operation, "arithmetic") and id(node) in needed
             shown = shown and node.dtype != HALF
             shown = shown and few.isdisjoint(map(id, node.arguments))
             if node.reports and shown:
@@ -523,9 +519,9 @@ def _chosen(order: list[Apply]) -> set[int]:
 
     Knowing them, the compiler would do the arithmetic with each, and raise no error when it runs.
     """
-    choosing = [node for node in order if node.operation in CHOOSING]
+    choosing = [node for node in order if has(node.operation, "choosing")]
     made = _made_of(order, {id(node) for node in choosing})
-    reporting = [node for node in order if node.reports and node.operation in ARITHMETIC]
+    reporting = [node for node in order if node.reports and has(node.operation, "arithmetic")]
     if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
         return set()
     return {id(a) for node in choosing for a in _values(node)}
@@ -535,8 +531,8 @@ def _of_few_values(order: list[Apply]) -> set[int]:
     """Return the values that are made of booleans, or of whatever else has few values."""
     few = set()
     for node in order:
-        whole = node.dtype.kind in "biu" and node.operation not in ARITHMETIC
-        if node.operation in FEW_VALUED or whole or _values(node)[0].dtype.kind == "b":
+        whole = node.dtype.kind in "biu" and not has(node.operation, "arithmetic")
+        if has(node.operation, "few") or whole or _values(node)[0].dtype.kind == "b":
             few.add(id(node))
     return _made_of(order, few)
 
@@ -556,19 +552,15 @@ def _hides(node: Apply) -> bool:
     Of a constant NaN, one to the power of anything, and the zero that an integer is multiplied by
     or masked with, the compiler knows the result.
     """
-    if node.operation in HIDING or node.operation in DEFINED:
+    if node.operation in DEFINED or has(node.operation, "hiding"):
         return True
     constants = [a.value for a in node.arguments if isinstance(a, Scalar)]
     if not constants:
         return False
     if node.dtype.kind in "biu":
-        return node.operation not in _KEEPING
+        return not has(node.operation, "keeping")
     powers = node.operation in ("power", "float_power")
     return any(c != c or (powers and c in (0, 1)) for c in constants)
-
-
-_KEEPING = frozenset(["add", "subtract", "bitwise_xor"])
-"""Operations on integers whose results depend on each operand, whatever the other one is."""
 
 
 def _values(node: Apply) -> tuple[Node, ...]:
