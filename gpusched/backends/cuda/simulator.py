@@ -20,7 +20,7 @@ from gpusched.backends import python
 from gpusched.backends.cuda import simulated_threads
 from gpusched.backends.cuda.geometry import Geometry
 from gpusched.backends.cuda.simulated_threads import barrier, current
-from gpusched.backends.cuda.uninitialised import uninitialised
+from gpusched.backends.python import uninitialised
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.parsing import register
