@@ -200,13 +200,38 @@ class KernelBuilder:
 
     def _collect(self) -> None:
         """Give numbers to the values: inputs, then parameters, then statements."""
-        leaves: dict[tuple[int, type[Node]], list[Node]] = defaultdict(list)
+        leaves, scalars, self.order = self._walked()
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
-        stack = list(reversed(self._roots()))
-        seen: set[int] = set()
-        order: list[Apply] = []
+        chosen = _chosen(self.order)
+        for node in scalars:
+            text = None if id(node) in chosen else baked(node)
+            if text is None:
+                hoisted[node.dtype, node.value.tobytes()].append(node)
+            else:
+                self.names[id(node)] = text
+        for number, ((register, kind), nodes) in enumerate(leaves.items()):
+            self.registers.append(register)
+            self.names.update((id(node), number) for node in nodes)
+            self.gathered |= {number} if kind is Gather else set()
+            self.tables |= {number} if kind is Table else set()
+        if self.labels is not None:
+            self.label_input = len(self.registers)
+            self.registers.append(self.labels.register)
+        for nodes in hoisted.values():
+            assert isinstance(nodes[0], Scalar)
+            number = len(self.registers) + len(self.parameters)
+            self.parameters.append(nodes[0])
+            self.names.update((id(node), number) for node in nodes)
+        first = len(self.registers) + len(self.parameters)
+        self.names.update((id(node), first + k) for k, node in enumerate(self.order))
+
+    def _walked(self) -> tuple[dict[Any, list[Node]], list[Scalar], list[Apply]]:
+        """Return what is read, by register and kind, the numbers, and the operations in order."""
+        leaves: dict[tuple[int, type[Node]], list[Node]] = defaultdict(list)
         scalars: list[Scalar] = []
-        work: list[tuple[Any, bool]] = [(node, False) for node in stack]
+        order: list[Apply] = []
+        seen: set[int] = set()
+        work: list[tuple[Any, bool]] = [(node, False) for node in reversed(self._roots())]
         while work:
             node, expanded = work.pop()
             if expanded:
@@ -227,33 +252,7 @@ class KernelBuilder:
             else:
                 work.append((node, True))
                 work.extend((child, False) for child in reversed(children(node)))
-        chosen = _chosen(order)
-        for node in scalars:
-            text = None if id(node) in chosen else baked(node)
-            if text is None:
-                hoisted[node.dtype, node.value.tobytes()].append(node)
-            else:
-                self.names[id(node)] = text
-        number = 0
-        for (register, kind), nodes in leaves.items():
-            self.registers.append(register)
-            self.names.update((id(node), number) for node in nodes)
-            self.gathered |= {number} if kind is Gather else set()
-            self.tables |= {number} if kind is Table else set()
-            number += 1
-        if self.labels is not None:
-            self.registers.append(self.labels.register)
-            self.label_input = number
-            number += 1
-        for nodes in hoisted.values():
-            assert isinstance(nodes[0], Scalar)
-            self.parameters.append(nodes[0])
-            self.names.update((id(node), number) for node in nodes)
-            number += 1
-        for node in order:
-            self.order.append(node)
-            self.names[id(node)] = number
-            number += 1
+        return leaves, scalars, order
 
     def register(self, node: Node) -> int | None:
         """Return the register that holds a node's values, or None."""
