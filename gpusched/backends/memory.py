@@ -301,5 +301,4 @@ def _read(parse: Callable[[str, Any, Any], float], name: str, value: Any, least:
 pool = BufferPool(configured_limit, configured_keep)
 """This process's pool."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool._start)
+os.register_at_fork(after_in_child=pool._start)

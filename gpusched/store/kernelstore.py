@@ -92,5 +92,4 @@ def _begin_again() -> None:
         store.begin_again()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)

@@ -207,8 +207,7 @@ def _begin_again() -> None:
     _turn = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)
 
 
 def _leave() -> None:
