@@ -1,4 +1,4 @@
-"""Python's text: as syntax trees, made by one thread at a time, and shown by debuggers.
+"""Python source: as syntax trees, made by one thread at a time, and shown by debuggers.
 
 While it makes a tree, CPython counts how deep it is in one place for all threads. Its garbage
 collector may let another thread in meanwhile, as it does on workers, where distributed watches it;
@@ -49,6 +49,6 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def register(filename: str, text: str) -> str:
-    """Let tracebacks and debuggers show a text that is in no file; return its made-up name."""
+    """Let tracebacks and debuggers show source that is in no file; return its made-up name."""
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename
