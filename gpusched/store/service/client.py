@@ -32,8 +32,7 @@ from gpusched.store.service.connection import (
     SilentServiceError,
 )
 from gpusched.store.service.definitions import to_data
-from gpusched.store.service.sockets import Place, folder
-from gpusched.store.service.start import UnavailableError, connected, leave_for
+from gpusched.store.service.start import Place, UnavailableError, connected, folder, leave_for
 from gpusched.store.statistics import count_compilation, updating
 
 if TYPE_CHECKING:
