@@ -35,8 +35,15 @@ from gpusched.graph.changing import conflict
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.grouped import GROUPED, Grouped, GroupedWhole, extracted, extracts, labelled
-from gpusched.graph.known import computes, enforced, exact_for, known, only_part
-from gpusched.graph.located import computes_located, located
+from gpusched.graph.known import (
+    computes,
+    computes_located,
+    enforced,
+    exact_for,
+    known,
+    located,
+    only_part,
+)
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.partials import Guard, applied, bare, callables, name_of
 from gpusched.graph.program import Program, keep, lasts
