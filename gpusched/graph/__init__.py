@@ -13,9 +13,8 @@ once for all tasks of a form; `batching` puts tiny tasks side by side (`grouping
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`; `segment` is a group of its calls, with its `decisions`, and the `results` of a
 recording. `shown` says whose memory layout other functions may see, which is NumPy's then. Calls
-without kernels run by tiles (`tiled`), and where memory is short in `pieces`; `alone` says which
-single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` decides, by
-`cupycalls`, on what `moved` holds.
+without kernels run by tiles (`tiled`), and where memory is short in `pieces`. On a GPU, `placing`
+runs what `devicechoice` decides, by `cupycalls`, on what `moved` holds.
 
 What both need is imported `early`, in processes that wait for their first graph.
 
