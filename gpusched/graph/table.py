@@ -117,7 +117,7 @@ def _gathers(node: Any) -> bool:
     return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
 
 
-def key_of(kind: str, first: Any, told: Any, block: Any = ()) -> Any:
+def key_of(kind: str, first: Any, content: Any, block: Any = ()) -> Any:
     """Return a key for a task that does the work of others, the same in all processes.
 
     Parameters
@@ -126,12 +126,12 @@ def key_of(kind: str, first: Any, told: Any, block: Any = ()) -> Any:
         What was done to them.
     first
         Key of one of them.
-    told
-        What tells such tasks apart that are of the same kind; all chunks of a layer have it alike.
+    content
+        What such tasks of the same kind differ in; it is the same for all chunks of a layer.
     block
         Which chunk of its layer it makes.
     """
-    digest = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
     name = f"{kind}-{key_split(first)}-{digest}"
     return (name, *block)
 
