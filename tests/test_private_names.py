@@ -47,9 +47,9 @@ OVERRIDDEN = {
     "gpusched.graph.direct.DirectBlockwise._cull",
     "gpusched.graph.direct.DirectBlockwise._dict",
     # Expressions are classes whose parameters and graphs have these names.
-    "gpusched.graph.frontends.fused.Fused._layer",
-    "gpusched.graph.frontends.fused.Fused._parameters",
-    "gpusched.graph.frontends.fused.FusedSequence._simplify_down",
+    "gpusched.graph.frontends.fused_expressions.Fused._layer",
+    "gpusched.graph.frontends.fused_expressions.Fused._parameters",
+    "gpusched.graph.frontends.fused_expressions.FusedSequence._simplify_down",
     # A nanny is told of an exit code by these alone.
     "gpusched.workers.nanny.DeviceNanny._on_worker_exit",
     "gpusched.workers.nanny.DeviceNanny._on_worker_exit_sync",

@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 from gpusched import cudadriver
-from gpusched.workers.devices import ENVIRONMENT_VARIABLE
+from gpusched.workers.visible_gpus import ENVIRONMENT_VARIABLE
 
 
 class WrongDeviceError(RuntimeError):

@@ -30,12 +30,12 @@ from gpusched import config
 from gpusched.graph import early, hook
 from gpusched.logs import follow
 from gpusched.orphans import end_with_parent
-from gpusched.workers import affinity, exits, versions
+from gpusched.workers import affinity, exits, version_check
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution, forget_variables
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
-from gpusched.workers.kernels import WorkerKernels
+from gpusched.workers.kernel_exchange import WorkerKernels
 from gpusched.workers.memory.admit import Admission, refusal
 from gpusched.workers.memory.ledger import Verdict
 from gpusched.workers.memory.monitor import MemoryMonitor
@@ -145,7 +145,7 @@ class DeviceWorker(Worker):
     async def get_startup_information(self) -> dict[str, Any]:
         """Report to the scheduler this process's versions, besides what distributed reports."""
         told: dict[str, Any] = await super().get_startup_information()
-        return {**told, versions.HANDSHAKE_KEY: versions.own_versions()}
+        return {**told, version_check.HANDSHAKE_KEY: version_check.own_versions()}
 
     async def start_unsafe(self) -> DeviceWorker:
         """Start as distributed does, then import what tasks need while there are none."""

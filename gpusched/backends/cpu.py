@@ -17,9 +17,9 @@ from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
     float16,
     interleaving,
-    names,
     objectcode,
     primitives,
+    scalar_math,
     silent_nans,
     subnormals,
 )
@@ -88,7 +88,7 @@ def _math(name: str) -> Any:
     """Return the vectorised function of that name, or the C library's through numba."""
     if name in FUNCTIONS:
         return FUNCTIONS[name].function
-    function = names.libm_function(name)
+    function = scalar_math.libm_function(name)
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
@@ -106,8 +106,8 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     """
     called = generate.called_names(text)
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
-    found |= {name: getattr(numba, name) for name in names.DTYPES}
-    found |= {name: getattr(float16, name) for name in names.HALVES}
+    found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
+    found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in {"exp", "exp2", "log1p"} & called}
@@ -117,12 +117,12 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     found |= {
         name: getattr(subnormals, name) for name in ("flush_subnormals", "restore_subnormals")
     }
-    found |= {name: _math(name) for name in names.math_names() if name in called}
+    found |= {name: _math(name) for name in scalar_math.math_names() if name in called}
     fewer = FEWER_STEPS if fast else {}
     found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
     if silent:
         found |= silent_nans.EXTREMES
-        numeric = called.intersection([*names.math_names(), "fmod"])
+        numeric = called.intersection([*scalar_math.math_names(), "fmod"])
         found |= {name: silent_nans.of_numbers(name, found[name]) for name in numeric}
     return found
 

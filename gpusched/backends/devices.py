@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends import arraycalls, cache
-from gpusched.backends.memory import pool
+from gpusched.backends.buffer_pool import pool
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.kernel import Kernel

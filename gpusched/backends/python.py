@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.backends import names
+from gpusched.backends import scalar_math
 from gpusched.emit import generate
 from gpusched.emit.floatingpoint import collecting, note, take
 from gpusched.emit.kernel import Kernel
@@ -166,9 +166,9 @@ def namespace() -> dict[str, Any]:
         "remainder",
     ]
     more = ["frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
-    bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
+    bound = {name: getattr(np, name) for name in [*primitives, *more, *scalar_math.DTYPES]}
     bound |= {"least": np.minimum, "greatest": np.maximum}
-    bound |= {name: names.numpy_function(name) for name in names.math_names()}
+    bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
     functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
                  floating_point_errors, flush_subnormals, restore_subnormals,
                  scratch, stream, spread, ahead, past_line, prefetch, drain,

@@ -1,8 +1,8 @@
 """Batch jobs: a script and its cluster, for as long as a batch system lends the nodes.
 
 `gpusched submit` writes a job script (``systems``, one file a batch system) and keeps a record of
-the job (``jobs``). In the job, ``head`` starts ``node`` on each node, and ends with the script's
-exit code. ``checkpoint`` keeps results for a job that is started again.
+the job (``jobs``). In the job, ``head_node`` starts ``node`` on each node, and ends with the
+script's exit code. ``checkpointing`` keeps results for a job that is started again.
 """
 
 from gpusched.batch.checkpointing import checkpoint

@@ -190,7 +190,7 @@ def _told(missing: int = 1) -> Iterator[None]:
 
 
 def _request(gpus: str | None, cpu: bool) -> Any:
-    from gpusched.workers.devices import parse_request
+    from gpusched.workers.visible_gpus import parse_request
 
     if cpu and gpus:
         raise click.UsageError("--cpu and --gpus exclude each other.")

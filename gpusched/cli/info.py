@@ -48,7 +48,7 @@ def collect() -> dict[str, Any]:
 
 def _devices() -> list[dict[str, Any]]:
     from gpusched.workers import affinity, nvml
-    from gpusched.workers.devices import visible_devices
+    from gpusched.workers.visible_gpus import visible_devices
 
     gpus = []
     for entry in visible_devices():
@@ -73,7 +73,7 @@ def _memory() -> dict[str, int]:
 def _versions() -> dict[str, str | None]:
     import importlib.metadata
 
-    from gpusched.workers.versions import own_versions
+    from gpusched.workers.version_check import own_versions
 
     others: dict[str, str | None] = {}
     for name in ("numpy", "numba", "llvmlite", "numba-cuda", "cuda-core", "nvidia-ml-py"):

@@ -58,7 +58,7 @@ def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) ->
 
 
 def _launch(options: Any) -> int:
-    from gpusched.batch import launcher, node
+    from gpusched.batch import head_node, node
     from gpusched.batch.systems.system import SystemFailure
 
     script = read_command(options.command)
@@ -70,7 +70,7 @@ def _launch(options: Any) -> int:
     elif options.rank is None:
         options = replace(options, rank=node.rank_here())
     try:
-        return node.serve(options, script) if options.backend is None else launcher.lead(options)
+        return node.serve(options, script) if options.backend is None else head_node.lead(options)
     except (SystemFailure, node.NodeError, OSError) as error:
         raise Failed(str(error)) from None
 

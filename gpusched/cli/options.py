@@ -167,7 +167,7 @@ def read_gpus(text: str | None, cpu: bool = False) -> Any:
     >>> read_gpus("0,2"), read_gpus(None), read_gpus(None, cpu=True)
     ([0, 2], None, 0)
     """
-    from gpusched.workers.devices import parse_request
+    from gpusched.workers.visible_gpus import parse_request
 
     if cpu and text is not None:
         raise ValueError("--cpu and --gpus exclude each other")

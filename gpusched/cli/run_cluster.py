@@ -25,7 +25,7 @@ from gpusched.cluster.contact import NoSchedulerError, find_scheduler
 from gpusched.cluster.spawn import workers_without_interrupts, workers_without_main
 from gpusched.cluster.statistics import Process, difference, gather
 from gpusched.store.statistics import Statistics
-from gpusched.workers.devices import NoDeviceError
+from gpusched.workers.visible_gpus import NoDeviceError
 
 
 @dataclass

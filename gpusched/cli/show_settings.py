@@ -9,7 +9,7 @@ import yaml
 from dask.utils import format_bytes
 
 from gpusched.cluster.allocation import allocate
-from gpusched.workers.devices import NoDeviceError
+from gpusched.workers.visible_gpus import NoDeviceError
 
 
 def show(processes: bool = True, planned: bool = True) -> str:

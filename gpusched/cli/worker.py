@@ -72,7 +72,7 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
     """
     from gpusched.cluster.contact import NoSchedulerError
     from gpusched.cluster.serve import StartError, serve
-    from gpusched.workers.devices import NoDeviceError
+    from gpusched.workers.visible_gpus import NoDeviceError
 
     try:
         flags = certificate_files(flags)

@@ -49,7 +49,7 @@ class Cluster(SpecCluster):
     n_workers : int, optional
         Number of workers. Default: one per GPU; on CPUs, dask's own choice for the cores.
     threads_per_worker : int, optional
-        Threads of each worker. Default: 1 on a GPU; on CPUs, an equal share of the cores.
+        Threads of each worker. Default: an equal share of the cores.
     gpus : int, str or sequence of int or str, optional
         ``"all"``, a number of GPUs, or a list of positions among the visible ones and of UUIDs,
         each as often as it should have workers; 0 for CPU workers.

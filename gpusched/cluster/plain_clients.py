@@ -13,7 +13,7 @@ from distributed.protocol.serialize import (
 )
 
 from gpusched import config
-from gpusched.workers.versions import HANDSHAKE_KEY
+from gpusched.workers.version_check import HANDSHAKE_KEY
 
 _FAMILY = "gpusched-fusing"
 """Says that an expression is pickled, and is to be fused as it is read."""

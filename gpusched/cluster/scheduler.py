@@ -20,14 +20,14 @@ from gpusched import config
 from gpusched.cluster import recomputing
 from gpusched.cluster.exit_reasons import ExitReasons
 from gpusched.cluster.fitting import Declarations
-from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
+from gpusched.cluster.shared_kernels import Kernels
 from gpusched.dashboard import page_registration
 from gpusched.graph import early
 from gpusched.logs import follow
-from gpusched.workers import versions
+from gpusched.workers import version_check
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 
 logger = logging.getLogger(__name__)
@@ -71,10 +71,10 @@ def _refusal(address: str, told: dict[str, Any], extra: dict[str, Any]) -> str |
     """Return why a worker cannot join, or None if it can."""
     if not config.get("worker.check-versions"):
         return None
-    theirs = versions.of_handshake(told, extra)
-    differing = versions.differences(versions.own_versions(), theirs)
+    theirs = version_check.of_handshake(told, extra)
+    differing = version_check.differences(version_check.own_versions(), theirs)
     if not differing:
         return None
     return f"worker {address} has other versions than the scheduler: " + str(
-        versions.VersionSkewError(differing)
+        version_check.VersionSkewError(differing)
     )

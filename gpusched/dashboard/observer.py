@@ -18,7 +18,7 @@ from gpusched.dashboard import answers
 from gpusched.dashboard.fusion_counts import Fusion
 from gpusched.dashboard.launches import KEPT, Launches
 from gpusched.newest import Newest
-from gpusched.workers import versions
+from gpusched.workers import version_check
 from gpusched.workers.watched import SEEN, WATCH
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Observer(SchedulerPlugin):
         return [worker for worker in self.scheduler.workers if self._is_ours(worker)]
 
     def _is_ours(self, worker: str) -> bool:
-        return versions.HANDSHAKE_KEY in self.scheduler.workers[worker].extra
+        return version_check.HANDSHAKE_KEY in self.scheduler.workers[worker].extra
 
     def _watch(self, worker: str, workers: int, again: bool) -> None:
         spans = max(_LEAST, _A_MESSAGE // workers)

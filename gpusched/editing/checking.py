@@ -148,7 +148,7 @@ def _check_cuda(original: Kernel, version: Kernel, tolerance: float | None, file
         from gpusched.backends.cuda.simulator import Simulator, namespace
     except ImportError as error:
         raise EditionError(f"loops for CUDA cannot be checked here: {error}") from error
-    from gpusched.backends.cuda.launcher import CudaKernel
+    from gpusched.backends.cuda.kernel_launch import CudaKernel
 
     assert version.edition is not None
     text = version.edition.text

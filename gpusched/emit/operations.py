@@ -404,8 +404,15 @@ def reports_of_joining(combine: str, dtype: np.dtype) -> int:
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(np.sum), np.ufunc)
 _UMATH = vars(np._core.umath)  # type: ignore[attr-defined]
 _NUMPYS = {n: f for n, f in vars(np).items() if isinstance(f, _FUNCTIONS)}
-_NUMPYS |= {n: f for n, f in _UMATH.items() if isinstance(f, np.ufunc) and f is not CLIP}
-"""NumPy's public functions; of ufuncs those that NumPy itself holds, whoever came before us."""
+_NUMPYS |= {
+    n: f
+    for n, f in _UMATH.items()
+    if isinstance(f, np.ufunc) and not isinstance(vars(np).get(n), type(np.sum))
+}
+"""NumPy's public functions; of ufuncs those that NumPy itself holds, whoever came before us.
+
+But `clip`, and from NumPy 2.5 on `imag`, are functions whose ufunc of that name is not public.
+"""
 
 
 def replaced() -> str | None:

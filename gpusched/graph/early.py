@@ -16,7 +16,7 @@ import importlib
 from gpusched import config
 from gpusched.store import emitters
 
-GRAPHS = "gpusched.graph.optimisation", "gpusched.graph.frontends.fused"
+GRAPHS = "gpusched.graph.optimisation", "gpusched.graph.frontends.fused_expressions"
 """What the first graph needs."""
 TASKS = "gpusched.graph.program", "gpusched.graph.safety.interpreter"
 """What the first task needs, with functions of the user's too."""

@@ -21,9 +21,8 @@ from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.safety import said_of
 from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.graph.subgraph import copied
-from gpusched.inspection.devices import Devices, has_gpu_workers
 from gpusched.inspection.evaluate import evaluate
-from gpusched.inspection.memory import held, needed, peak, untouched
+from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,
     arrays_in,
@@ -39,6 +38,7 @@ from gpusched.inspection.standins import (
     ordinary,
 )
 from gpusched.inspection.task_contents import aliases_of, layer_of, result_key
+from gpusched.inspection.task_memory import held, needed, peak, untouched
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpusched.editing.edited import Edited, edited_file
 
 if TYPE_CHECKING:
-    from gpusched.inspection.kernels import ExplainedKernel
+    from gpusched.inspection.kernel_listings import ExplainedKernel
 
 
 class EditorError(RuntimeError):

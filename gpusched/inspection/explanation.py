@@ -16,7 +16,7 @@ from gpusched.inspection.breaks import apart, breaks
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
-from gpusched.inspection.kernels import ExplainedKernel, explained
+from gpusched.inspection.kernel_listings import ExplainedKernel, explained
 from gpusched.inspection.model import Apart, Break, Stage, Totals
 from gpusched.inspection.stages import count_tasks, stages
 from gpusched.inspection.variant import KernelUse

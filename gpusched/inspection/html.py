@@ -33,7 +33,7 @@ from gpusched.rendering.html import (
 
 if TYPE_CHECKING:
     from gpusched.inspection.explanation import Explanation
-    from gpusched.inspection.kernels import ExplainedKernel
+    from gpusched.inspection.kernel_listings import ExplainedKernel
 
 _HEAD = ("stage", "source", Number("tasks"), "chunk",
          *map(Number, ("kernels", "moved", "least", "time", "memory")))  # fmt: skip

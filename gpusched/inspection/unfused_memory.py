@@ -13,8 +13,8 @@ from gpusched.graph.known import computes, together
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep, Segment
-from gpusched.inspection.memory import held, owner
 from gpusched.inspection.standins import arrays_in
+from gpusched.inspection.task_memory import held, owner
 from gpusched.inspection.temporaries import temporaries
 from gpusched.record.chunk import LazyChunk
 

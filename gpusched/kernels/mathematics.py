@@ -74,7 +74,7 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
     from numba import types as numba_types
     from numba.extending import overload
 
-    from gpusched.backends import names
+    from gpusched.backends import scalar_math
     from gpusched.backends.cpu import _math
 
     narrow, wide = _math(f"{name}_f32"), _math(f"{name}_f64")
@@ -87,7 +87,7 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
 
     def choose_one(x: Any) -> Any:
         if isinstance(x, numba_types.Complex):
-            original = getattr(cmath, names.in_math(name), None)
+            original = getattr(cmath, scalar_math.in_math(name), None)
             return original and (lambda x: original(x))
         if x == numba_types.float32:
             return lambda x: narrow(x)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from gpusched.inspection.units import bytes_, flow, seconds
-from gpusched.profiling.kernels import KernelRow
+from gpusched.profiling.kernel_table import KernelRow
 from gpusched.profiling.text import TOLD, cluster, idle, summary
 from gpusched.profiling.timeline import KINDS, Process, Span, Timeline
 from gpusched.rendering import html

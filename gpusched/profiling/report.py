@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.profiling.clocks import Offset
-from gpusched.profiling.kernels import KernelRow, kernel_rows
+from gpusched.profiling.kernel_table import KernelRow, kernel_rows
 from gpusched.profiling.lines import Lines
 from gpusched.profiling.memory_bandwidth import limit_of
 from gpusched.profiling.process_report import Gathered, Report

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from gpusched.inspection.units import bytes_, count, flow, seconds
-from gpusched.profiling.kernels import KernelRow
+from gpusched.profiling.kernel_table import KernelRow
 
 if TYPE_CHECKING:
     from gpusched.profiling.report import Profile
@@ -132,7 +132,7 @@ def achieved(row: KernelRow) -> str:
 
     Examples
     --------
-    >>> from gpusched.profiling.kernels import KernelRow
+    >>> from gpusched.profiling.kernel_table import KernelRow
     >>> from gpusched.profiling.text import achieved
     >>> achieved(KernelRow("add", "cpu", 1, 1.0, 1.0, 5_000_000_000, 5e9, 10e9, ()))
     '5 GB/s per launch, 50% of the 10 GB/s measured here'

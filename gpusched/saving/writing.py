@@ -19,7 +19,7 @@ from dask.utils import ensure_dict
 import gpusched
 from gpusched.adapters.tasks import convert_legacy_graph
 from gpusched.files import replacing
-from gpusched.saving import code, kernels, recording
+from gpusched.saving import code, recording, required_kernels
 from gpusched.saving.container import Writer
 from gpusched.saving.errors import UnsavableError
 from gpusched.saving.saved_programs import encode_tasks
@@ -113,7 +113,7 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     content["outputs"] = [encode_array(a, encoder, f"array {a.name!r}") for a in outputs.arrays]
     graph = _optimised(outputs.arrays, given)
     content |= encode_tasks(graph, encoder)
-    found = kernels.find(graph, content, given, encoder)
+    found = required_kernels.find(graph, content, given, encoder)
     about["outputs"] = [summary(array) for array in outputs.arrays]
     about["kernels"] = list(found.sources)
     about["kernels not known behind"] = found.unknown

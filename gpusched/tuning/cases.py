@@ -15,7 +15,7 @@ from gpusched.emit import generate
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import SEARCHED
-from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.inspection.kernel_listings import ExplainedKernel
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.plan.layout import Loops, passed
 from gpusched.plan.plan import Launch, window

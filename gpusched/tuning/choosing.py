@@ -11,7 +11,7 @@ from gpusched.backends.devices import Device, device_of
 from gpusched.emit.choices import TARGETS, ChoiceError
 from gpusched.emit.kernel import Options
 from gpusched.inspection.explanation import explain
-from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.inspection.kernel_listings import ExplainedKernel
 from gpusched.record.recorded import Freezable, RecordedFunction
 from gpusched.store import tuned
 from gpusched.tuning.cases import Case, device_for, explained_case, function_cases

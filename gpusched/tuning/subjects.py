@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusched.backends import cache
 from gpusched.emit.kernel import Kernel
-from gpusched.inspection.kernels import ExplainedKernel, lately_explained
+from gpusched.inspection.kernel_listings import ExplainedKernel, lately_explained
 
 _TOLD = 8
 """Names that a message gives of those that there are, the most similar ones."""

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from gpusched.batch import launcher, systems
+from gpusched.batch import head_node, systems
 from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.systems.local import Local
 
@@ -29,11 +29,11 @@ class Scripted(Local):
 def main(folder: str, requeues: str, grace: str, *scripts: str) -> int:
     """Run the job and return its exit code."""
     systems.find = lambda name: Scripted(list(scripts))
-    launcher.CLOSING = float(os.environ.get("GPUSCHED_TEST_CLOSING", launcher.CLOSING))
+    head_node.CLOSING = float(os.environ.get("GPUSCHED_TEST_CLOSING", head_node.CLOSING))
     options = LaunchOptions(
         backend="local", folder=Path(folder), requeues=int(requeues), grace=float(grace)
     )
-    return launcher.lead(options)
+    return head_node.lead(options)
 
 
 if __name__ == "__main__":

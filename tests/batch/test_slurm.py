@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusched.workers.devices import visible_devices
+from gpusched.workers.visible_gpus import visible_devices
 from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
 from tests.batch.slurm import Slurm, missing
 from tests.cli.conftest import Runner

@@ -20,7 +20,7 @@ from dask.base import persist
 
 from gpusched import enable
 from gpusched.backends import huge_pages
-from gpusched.backends.memory import pool
+from gpusched.backends.buffer_pool import pool
 from tests.benchmarks import report
 from tests.benchmarks.contenders.base import THREADS
 from tests.benchmarks.overhead import chunk_task

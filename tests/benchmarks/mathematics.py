@@ -19,7 +19,7 @@ import numpy as np
 import scipy.special
 from numba import types
 
-from gpusched.backends import names
+from gpusched.backends import scalar_math
 from gpusched.backends.cpu import pipeline
 from gpusched.vectormath import FEWER_STEPS, FUNCTIONS
 from tests.benchmarks import report
@@ -50,7 +50,7 @@ def fast(name: str, arguments: list[np.ndarray], out: np.ndarray) -> Callable[[]
 
 def c_library(name: str, arguments: list[np.ndarray], out: np.ndarray) -> Callable[[], Any]:
     """Return a call of the loop that numba makes of Python's `math`."""
-    function = names.libm_function(name)
+    function = scalar_math.libm_function(name)
     return _loop(
         numba.njit(function) if hasattr(function, "__code__") else function, arguments, out
     )
@@ -114,10 +114,10 @@ OTHERS = {
 
 def ways(name: str) -> Ways:
     """Return who can compute a function, each with its own result."""
-    function, dtype = names.split(name)
+    function, dtype = scalar_math.split(name)
     generator = np.random.default_rng(0)
     low, high = RANGES.get(function, (-20, 20))
-    count = 2 if function in names.BINARY_MATH else 1
+    count = 2 if function in scalar_math.BINARY_MATH else 1
     arguments = [generator.uniform(low, high, ELEMENTS).astype(dtype) for _ in range(count)]
     found: Ways = {"ours": ours(name, arguments, np.empty_like(arguments[0]))}
     for way, prepare in OTHERS.items():
@@ -148,7 +148,7 @@ def measure(name: str, repeat: int) -> dict[str, float]:
 
 def row(name: str, speeds: dict[str, float]) -> str:
     """Return a line of the table: our speed, and how many times it is the others'."""
-    function, dtype = names.split(name)
+    function, dtype = scalar_math.split(name)
     ratios = [f"{speeds['ours'] / speeds[way]:.1f}" if way in speeds else "" for way in OTHERS
               if way != "fast"]  # fmt: skip
     quick = f"{speeds['fast']:.0f}" if "fast" in speeds else ""

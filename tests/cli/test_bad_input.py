@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusched import Cluster
-from gpusched.workers.devices import visible_devices
+from gpusched.workers.visible_gpus import visible_devices
 
 from .conftest import Runner, call
 

@@ -25,7 +25,7 @@ from gpusched.cli import checks, doctor
 from gpusched.cli.checks import fusion, gpu, resources, skew, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity, nvml
-from gpusched.workers.versions import own_versions
+from gpusched.workers.version_check import own_versions
 from tests.tiers import starts_processes
 
 

@@ -142,7 +142,7 @@ FACTS = nvml.GpuFacts(
 
 def test_gpus_are_shown_with_what_nvml_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = nvml.GpuSample(4_000_000_000, 150_000_000_000, 97, 61, 350.5)
-    monkeypatch.setattr("gpusched.workers.devices.visible_devices", lambda: ["0"])
+    monkeypatch.setattr("gpusched.workers.visible_gpus.visible_devices", lambda: ["0"])
     monkeypatch.setattr(nvml, "facts", lambda entry: FACTS)
     monkeypatch.setattr(nvml, "sample", lambda uuid: sample)
     shown = module.text(module.collect())

@@ -435,7 +435,8 @@ def test_lifetime_ends_the_command(gpusched: Runner, scheduler: str) -> None:
 
 def test_worker_of_another_version_is_refused(gpusched: Runner, scheduler: str) -> None:
     (gpusched.folder / "skew.py").write_text(
-        "from gpusched.workers import versions\nversions.own_versions = lambda: {'lz4': '0.1'}\n"
+        "from gpusched.workers import version_check\n"
+        "version_check.own_versions = lambda: {'lz4': '0.1'}\n"
     )
     done = gpusched("worker", scheduler, *CPU, "--workers", "2", "--preload", "skew.py")
     assert done.returncode == 1

@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.cluster import allocation as module
-from gpusched.cluster.allocation import Allocation, Slot, allocate, device_memory, sharing
-from gpusched.workers.devices import NoDeviceError
+from gpusched.cluster.allocation import (
+    Allocation,
+    Slot,
+    allocate,
+    allocate_mixed,
+    device_memory,
+    sharing,
+)
 from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
+from gpusched.workers.visible_gpus import NoDeviceError
 
 MEMORY = 64 * 2**30
 
@@ -73,11 +80,20 @@ def test_each_gpu_has_one_worker(arguments: dict[str, Any], devices: tuple[str, 
     made = allocate(**arguments)
     assert made.devices == devices
     if devices:
-        assert (made.workers, made.threads) == (len(devices), 1)
+        share = max(1, dask.system.CPU_COUNT // len(devices))
+        assert (made.workers, made.threads) == (len(devices), share)
         seen = [made.environment(n)["CUDA_VISIBLE_DEVICES"] for n in range(len(devices))]
         assert tuple(seen) == devices
     else:
         assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.mark.usefixtures("gpus")
+def test_cpu_workers_beside_gpu_workers_share_the_cores_with_them() -> None:
+    on_gpus, beside = allocate_mixed(1)
+    assert beside is not None
+    assert (on_gpus.workers, on_gpus.threads, beside.workers, beside.threads) == (3, 4, 1, 4)
+    assert allocate_mixed(1, threads=2)[0].threads == 2
 
 
 @pytest.mark.parametrize(

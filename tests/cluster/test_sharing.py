@@ -21,13 +21,13 @@ from distributed import Client, Event, LocalCluster, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.backends.cache import KernelCache, prepare
-from gpusched.cluster.kernels import Kernels
+from gpusched.cluster.shared_kernels import Kernels
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.store import sharing
 from gpusched.store.codefiles import seal
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
-from gpusched.workers.kernels import GIVE, HERE, LATE, MAKE
-from gpusched.workers.versions import HANDSHAKE_KEY
+from gpusched.workers.kernel_exchange import GIVE, HERE, LATE, MAKE
+from gpusched.workers.version_check import HANDSHAKE_KEY
 from gpusched.workers.worker import DeviceWorker
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for

@@ -255,9 +255,9 @@ def test_moved_modules_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_front_end_whose_names_have_moved_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     import dask_array
 
-    from gpusched.graph.frontends import fused
+    from gpusched.graph.frontends import fused_expressions
 
-    fused._warned.clear()
+    fused_expressions._warned.clear()
     monkeypatch.setitem(sys.modules, "dask_array.io._from_array", None)
     x = dask_array.ones((4, 4), chunks=2) * 2 + 1
     with gpusched.enable(), pytest.warns(UserWarning, match="dask_array.*Array without fusion"):

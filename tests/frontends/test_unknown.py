@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 import gpusched
-from gpusched.graph.frontends import fused as unknown
+from gpusched.graph.frontends import fused_expressions as unknown
 
 
 class Collection(dask.base.DaskMethodsMixin):

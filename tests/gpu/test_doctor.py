@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusched.cli.checks import gpu_kernels
-from gpusched.workers.devices import visible_devices
+from gpusched.workers.visible_gpus import visible_devices
 
 pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
 pytestmark = [pytest.mark.gpu, pytest.mark.processes]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-_LINES = 30
+_LINES = 4000
 """Of what a step prints, the last that are kept."""
 
 

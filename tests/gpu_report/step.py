@@ -11,7 +11,7 @@ from tests.gpu_report.steps import STEPS
 
 def main(arguments: list[str]) -> None:
     name, answer, *others = arguments
-    found = STEPS[name][0]("--rehearsal" in others)
+    found = STEPS[name].run("--rehearsal" in others)
     Path(answer).write_text(json.dumps(found))
 
 

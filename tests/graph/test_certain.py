@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gpusched.graph import optimize
 from gpusched.graph.fitting import noted, noting
-from gpusched.inspection.memory import held
+from gpusched.inspection.task_memory import held
 from tests.tiers import exhaustive
 
 SHAPE, CHUNKS = (128, 160), (128, 80)

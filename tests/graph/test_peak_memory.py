@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpusched import enable
-from gpusched.backends.memory import GRANULE, SMALLEST, pool
+from gpusched.backends.buffer_pool import GRANULE, SMALLEST, pool
 
 pytestmark = pytest.mark.slow
 

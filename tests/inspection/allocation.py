@@ -14,15 +14,15 @@ import numpy as np
 from dask._task_spec import DataNode, Task
 
 from gpusched.backends import devices
-from gpusched.backends.memory import pool
+from gpusched.backends.buffer_pool import pool
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.gather import gather
-from gpusched.inspection.memory import held
 from gpusched.inspection.standins import arrays_in
+from gpusched.inspection.task_memory import held
 from gpusched.inspection.variant import Variant
 from gpusched.inspection.walk import Walk, _operands_first
 from gpusched.store.handles import CompiledKernel

@@ -15,7 +15,7 @@ from gpusched import disable, explain
 from gpusched.backends import python
 from gpusched.emit import hostloops
 from gpusched.graph.callsites import is_last, site_of
-from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.inspection.kernel_listings import ExplainedKernel
 
 from .programs import PROGRAMS, numbers
 

@@ -12,8 +12,8 @@ from distributed import Client
 
 from gpusched import explain
 from gpusched.inspection.gather import gather
-from gpusched.inspection.memory import held, owner
 from gpusched.inspection.standins import extent, fresh
+from gpusched.inspection.task_memory import held, owner
 from gpusched.inspection.walk import Walk
 
 from .programs import numbers

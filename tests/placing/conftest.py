@@ -11,7 +11,7 @@ from distributed import Client
 from gpusched import Cluster
 from gpusched.cluster import statistics
 from gpusched.store.statistics import Statistics
-from gpusched.workers.devices import visible_devices
+from gpusched.workers.visible_gpus import visible_devices
 from tests import emulated_gpu
 from tests.tiers import starts_processes
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.inspection.kernel_listings import ExplainedKernel
 from gpusched.plan import overrides
 
 

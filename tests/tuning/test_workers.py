@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.emit.kernel import EDITED
-from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.inspection.kernel_listings import ExplainedKernel
 from gpusched.plan.overrides import OverrideError
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.tiers import starts_processes

@@ -327,7 +327,7 @@ def test_request_is_read_without_any_library(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_chunk_buffers_of_the_host() -> None:
-    from gpusched.backends.memory import pool as buffers
+    from gpusched.backends.buffer_pool import pool as buffers
 
     buffers.clear()
     pool: Pool = HostPool()
@@ -340,6 +340,6 @@ def test_chunk_buffers_of_the_host() -> None:
 
 
 def test_host_pool_does_not_bring_in_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gpusched.backends.memory", raising=False)
+    monkeypatch.delitem(sys.modules, "gpusched.backends.buffer_pool", raising=False)
     assert (HostPool().held(), HostPool().free_unused()) == (0, 0)
-    assert "gpusched.backends.memory" not in sys.modules
+    assert "gpusched.backends.buffer_pool" not in sys.modules

@@ -20,7 +20,7 @@ class HostPool:
 
     def held(self) -> int:
         """Return the bytes in free buffers; 0 where no chunk was ever fused."""
-        memory = sys.modules.get("gpusched.backends.memory")
+        memory = sys.modules.get("gpusched.backends.buffer_pool")
         return 0 if memory is None else int(memory.pool.held())
 
     def used(self) -> int:
@@ -29,7 +29,7 @@ class HostPool:
 
     def free_unused(self) -> int:
         """Give free buffers back to the system; return their bytes."""
-        memory = sys.modules.get("gpusched.backends.memory")
+        memory = sys.modules.get("gpusched.backends.buffer_pool")
         if memory is None:
             return 0
         freed = int(memory.pool.held())

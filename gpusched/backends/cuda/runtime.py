@@ -19,7 +19,7 @@ from gpusched.backends.cuda.compiler import (
     require,
 )
 from gpusched.backends.cuda.geometry import Geometry
-from gpusched.backends.cuda.launcher import CudaKernel
+from gpusched.backends.cuda.kernel_launch import CudaKernel
 from gpusched.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import EXACT, Kernel
@@ -94,11 +94,11 @@ def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
 def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) -> Compiled:
     """Compile a source text of a kernel, kept in a file, for GPUs that need not be here."""
     require()
-    from gpusched.backends.cuda import names
+    from gpusched.backends.cuda import bindings
 
-    function = names.load(text, filename, kernel.name, generate.defined_functions(kernel))
+    function = bindings.load(text, filename, kernel.name, generate.defined_functions(kernel))
     exact = kernel.mathematics == EXACT
-    return compile_kernel(function, names.signature(kernel), cc, threads(kernel),
+    return compile_kernel(function, bindings.signature(kernel), cc, threads(kernel),
                           compiler.EXACT if exact else compiler.FAST)  # fmt: skip
 
 

@@ -52,13 +52,15 @@ class ScanCode:
 
     def build(self, cc: tuple[int, int]) -> Compiled:
         """Return the machine code for GPUs of one compute capability, whether one is here."""
-        from gpusched.backends.cuda import names
+        from gpusched.backends.cuda import bindings
         from gpusched.backends.cuda.numba_cuda import types
 
         text, filename = self.source, f"<gpusched cuda {self.name}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         joins = named(self.operation).function
-        function = names.load(text, filename, self.name, {self.operation: joins} if joins else {})
+        function = bindings.load(
+            text, filename, self.name, {self.operation: joins} if joins else {}
+        )
         item = types.boolean if self.dtype == "bool" else getattr(types, self.dtype)
         signature = [types.CPointer(item)] * self.pointers + [types.int64] * self.numbers
         return compile_kernel(function, tuple(signature), cc, THREADS)

@@ -81,7 +81,7 @@ def run(kernel: Callable[..., None], geometry: Geometry, arguments: tuple[Any, .
 
 
 class Simulator:
-    """A place for `gpusched.backends.cuda.launcher.CudaKernel` to run NumPy arrays in.
+    """A place for `gpusched.backends.cuda.kernel_launch.CudaKernel` to run NumPy arrays in.
 
     Parameters
     ----------

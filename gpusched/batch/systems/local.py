@@ -61,7 +61,7 @@ class Local(System):
 
     def settled(self, request: Request) -> Request:
         """Share the machine's GPUs, or its cores and its memory, among the nodes."""
-        from gpusched.workers.devices import visible_devices
+        from gpusched.workers.visible_gpus import visible_devices
 
         refuse_queueing(request, "leave it out")
         there = len(visible_devices())

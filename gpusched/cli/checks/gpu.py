@@ -13,7 +13,7 @@ from gpusched.cli.checks import isolated, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity
 from gpusched.workers import nvml as management
-from gpusched.workers.devices import ENVIRONMENT_VARIABLE, installed_devices, visible_devices
+from gpusched.workers.visible_gpus import ENVIRONMENT_VARIABLE, installed_devices, visible_devices
 
 _DRIVER_FOLDER = Path("/proc/driver/nvidia")
 _BUS = Path("/sys/bus/pci/devices")

@@ -9,7 +9,7 @@ from gpusched import installing
 from gpusched.cli.checks import isolated
 from gpusched.cli.checks.finding import Finding
 from gpusched.cli.checks.gpu import has_hardware
-from gpusched.workers.devices import ENVIRONMENT_VARIABLE, visible_devices
+from gpusched.workers.visible_gpus import ENVIRONMENT_VARIABLE, visible_devices
 
 _SECONDS = 300
 

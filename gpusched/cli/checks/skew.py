@@ -11,7 +11,7 @@ from gpusched.cli.checks.finding import Finding
 from gpusched.cli.scheduler_connection import ask, describe
 from gpusched.cluster.contact import NoSchedulerError
 from gpusched.installing import DISTRIBUTION
-from gpusched.workers.versions import (
+from gpusched.workers.version_check import (
     HANDSHAKE_KEY,
     PACKAGES,
     differences,

@@ -21,7 +21,7 @@ from gpusched.dashboard.components.figures import (
     more,
     plot,
 )
-from gpusched.dashboard.devices import TIERS, Device, devices
+from gpusched.dashboard.device_reports import TIERS, Device, devices
 from gpusched.inspection.units import bytes_
 
 COLORS = {

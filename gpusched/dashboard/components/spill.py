@@ -19,7 +19,7 @@ from gpusched.dashboard.components.figures import (
     plot,
 )
 from gpusched.dashboard.components.memory import COLORS
-from gpusched.dashboard.devices import devices, short, spilled
+from gpusched.dashboard.device_reports import devices, short, spilled
 from gpusched.inspection.units import bytes_
 
 

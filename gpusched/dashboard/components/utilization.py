@@ -11,7 +11,7 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.figures import first, hover, legend_above, more, plot
-from gpusched.dashboard.devices import devices
+from gpusched.dashboard.device_reports import devices
 
 _KINDS = {"cuda": ("GPU: time in which a kernel ran", "#76b900"),
           "cpu": ("CPU: threads in use", "#3f7fcf")}  # fmt: skip

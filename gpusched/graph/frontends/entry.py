@@ -31,7 +31,7 @@ def install() -> None:
         if hook is None:
             return expression
         # Imported by the first graph: a process that sees none can do without dask.array.
-        from gpusched.graph.frontends.fused import fused, note_unknown
+        from gpusched.graph.frontends.fused_expressions import fused, note_unknown
 
         watch()
         note_unknown(collections)

@@ -19,9 +19,9 @@ from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.host import generate
 from gpusched.kernels.host.builtins import FUNCTIONS, device
+from gpusched.kernels.host.cuda_names import CudaNames, numpy_dtype
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.lowering import CONTEXT, Rewritten, rewrite
-from gpusched.kernels.host.names import CudaNames, numpy_dtype
 from gpusched.kernels.simulation.errors import DivergenceError, GuardError
 from gpusched.store.statistics import updating
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusched.backends.cuda.compiler import Compiled
 from gpusched.backends.cuda.geometry import Geometry
-from gpusched.backends.cuda.launcher import CudaKernel
+from gpusched.backends.cuda.kernel_launch import CudaKernel
 from gpusched.backends.cuda.runtime import GpuRuntime, compile_for
 from gpusched.backends.cuda.uninitialised import uninitialised
 from gpusched.emit import skeleton

@@ -18,7 +18,7 @@ from gpusched.backends.cuda import compiler, runtime, versions
 def test_importing_the_backend_imports_no_optional_library() -> None:
     code = (
         "import sys\n"
-        "from gpusched.backends.cuda import compiler, geometry, launcher, runtime\n"
+        "from gpusched.backends.cuda import compiler, geometry, kernel_launch, runtime\n"
         "from gpusched.emit import skeleton\n"
         "assert not {'cupy', 'numba', 'cuda', 'numba_cuda'} & set(sys.modules)\n"
     )

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
-from gpusched.backends.cuda import names
+from gpusched.backends.cuda import bindings
 from gpusched.emit import generate
 from gpusched.emit.operations import OPERATIONS
 
@@ -25,7 +25,7 @@ PARTS = {"complex", "real", "imag"}
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - PARTS))
 def test_names_of_templates_are_bound(name: str) -> None:
-    bound = set(names.namespace()) | set(generate._helpers()) | BUILTINS | {"a", "b", "c"}
+    bound = set(bindings.namespace()) | set(generate._helpers()) | BUILTINS | {"a", "b", "c"}
     for table in OPERATIONS[name].templates:
         for kind, template in table.items():
             for width, dtype in (("f32", "float32"), ("f64", "float64")):

@@ -18,8 +18,8 @@ from zict import LRU
 from gpusched import config
 from gpusched.newest import Newest
 from gpusched.store import codefiles
-from gpusched.workers import versions
-from gpusched.workers.kernels import GIVE, HERE, KEPT, LATE, MADE, MAKE, REQUEST
+from gpusched.workers import version_check
+from gpusched.workers.kernel_exchange import GIVE, HERE, KEPT, LATE, MADE, MAKE, REQUEST
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Kernels(SchedulerPlugin):
     Examples
     --------
     >>> from distributed import Client, LocalCluster
-    >>> from gpusched.cluster.kernels import Kernels
+    >>> from gpusched.cluster.shared_kernels import Kernels
     >>> with LocalCluster(1, processes=False, dashboard_address=None) as cluster:
     ...     with Client(cluster) as client:
     ...         client.register_plugin(Kernels())
@@ -115,7 +115,7 @@ class Kernels(SchedulerPlugin):
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """Let a worker of gpusched's know that there is somebody to ask, before its first task."""
         alone = worker.startswith("inproc://")
-        if not alone and versions.HANDSHAKE_KEY in scheduler.workers[worker].extra:
+        if not alone and version_check.HANDSHAKE_KEY in scheduler.workers[worker].extra:
             scheduler.worker_send(worker, {"op": HERE})
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: object) -> None:

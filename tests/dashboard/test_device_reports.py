@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gpusched.dashboard.devices import devices, spilled
+from gpusched.dashboard.device_reports import devices, spilled
 
 UUID = "GPU-1b2c3d4e-5f60-7182-93a4-b5c6d7e8f901"
 

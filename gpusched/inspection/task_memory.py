@@ -20,7 +20,7 @@ def owner(array: Any) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.inspection.memory import owner
+    >>> from gpusched.inspection.task_memory import owner
     >>> whole = np.zeros(10)
     >>> owner(whole[2:][::2]) is whole
     True
@@ -46,7 +46,7 @@ def untouched(made: Any, given: Iterable[Any]) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.inspection.memory import untouched
+    >>> from gpusched.inspection.task_memory import untouched
     >>> x = np.ones(1_000_000)
     >>> untouched(x[1:], [x])[0], untouched(x + 1, [x])[0]
     (np.float64(1.0), np.float64(0.0))
@@ -64,7 +64,7 @@ def held(arrays: Iterable[Any]) -> int:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.inspection.memory import held
+    >>> from gpusched.inspection.task_memory import held
     >>> x = np.zeros((100, 10))
     >>> held([x[:50], x[:50].T, np.zeros(5)])
     4040

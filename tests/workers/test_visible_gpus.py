@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.workers import devices, nvml
-from gpusched.workers.devices import (
+from gpusched.workers import nvml, visible_gpus
+from gpusched.workers.nvml import Card
+from gpusched.workers.visible_gpus import (
     NoDeviceError,
     parse_request,
     select_devices,
     visible_devices,
 )
-from gpusched.workers.nvml import Card
 
 UUIDS = ["GPU-aaaa1111-0", "GPU-aaaa2222-0", "GPU-bbbb3333-0"]
 
@@ -90,10 +90,10 @@ def test_machine_without_driver_has_no_gpu(
 
 
 def test_without_nvml_the_kernel_driver_is_asked(
-    monkeypatch: pytest.MonkeyPatch, machine: Machine, tmp_path: devices.Path
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, tmp_path: visible_gpus.Path
 ) -> None:
     machine(None)
-    monkeypatch.setattr(devices, "_DRIVER_FOLDER", tmp_path / "gpus")
+    monkeypatch.setattr(visible_gpus, "_DRIVER_FOLDER", tmp_path / "gpus")
     assert visible_devices() == []
     for name in ("0000:17:00.0", "0000:65:00.0"):
         (tmp_path / "gpus" / name).mkdir(parents=True)

@@ -77,7 +77,7 @@ def devices(workers: Iterable[Any]) -> list[Device]:
 
     Examples
     --------
-    >>> from gpusched.dashboard.devices import devices
+    >>> from gpusched.dashboard.device_reports import devices
     >>> devices(())
     []
     """
@@ -134,7 +134,7 @@ def short(uuid: str) -> str:
 
     Examples
     --------
-    >>> from gpusched.dashboard.devices import short
+    >>> from gpusched.dashboard.device_reports import short
     >>> short("GPU-1b2c3d4e-5f60-7182-93a4-b5c6d7e8f901")
     'GPU-1b2c3d4e'
     """
@@ -146,7 +146,7 @@ def spilled(found: Iterable[Device]) -> list[Spilled]:
 
     Examples
     --------
-    >>> from gpusched.dashboard.devices import spilled
+    >>> from gpusched.dashboard.device_reports import spilled
     >>> spilled(())
     []
     """

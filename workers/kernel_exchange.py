@@ -50,7 +50,7 @@ class WorkerKernels(WorkerPlugin):
     Examples
     --------
     >>> from distributed import LocalCluster
-    >>> from gpusched.workers.kernels import WorkerKernels
+    >>> from gpusched.workers.kernel_exchange import WorkerKernels
     >>> with LocalCluster(processes=False, dashboard_address=":0") as cluster:
     ...     worker, plugin = cluster.workers[0], WorkerKernels()
     ...     plugin.setup(worker)

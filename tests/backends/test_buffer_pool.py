@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from gpusched import enable, reset_statistics, statistics
 from gpusched.backends import huge_pages
-from gpusched.backends.memory import (
+from gpusched.backends.buffer_pool import (
     GRANULE,
     SMALLEST,
     BufferPool,

@@ -31,7 +31,7 @@ def installed_devices() -> list[str]:
 
     Examples
     --------
-    >>> from gpusched.workers.devices import installed_devices
+    >>> from gpusched.workers.visible_gpus import installed_devices
     >>> isinstance(installed_devices(), list)
     True
     """
@@ -47,7 +47,7 @@ def visible_devices() -> list[str]:
 
     Examples
     --------
-    >>> from gpusched.workers.devices import visible_devices
+    >>> from gpusched.workers.visible_gpus import visible_devices
     >>> len(visible_devices()) >= 0
     True
     """
@@ -80,7 +80,7 @@ def parse_request(text: str) -> Request:
 
     Examples
     --------
-    >>> from gpusched.workers.devices import parse_request
+    >>> from gpusched.workers.visible_gpus import parse_request
     >>> parse_request("all"), parse_request("2"), parse_request("0,2"), parse_request("GPU-1b,")
     ('all', 2, [0, 2], ['GPU-1b'])
     """
@@ -118,7 +118,7 @@ def select_devices(request: Request, visible: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> from gpusched.workers.devices import select_devices
+    >>> from gpusched.workers.visible_gpus import select_devices
     >>> select_devices([2, 0], ["0", "3", "5"]), select_devices([0, 0, 1, 1], ["0", "3", "5"])
     (['5', '0'], ['0', '0', '3', '3'])
     """
@@ -147,7 +147,7 @@ def identity(entry: str, cards: Sequence[Card] | None = None) -> str:
 
     Examples
     --------
-    >>> from gpusched.workers.devices import identity
+    >>> from gpusched.workers.visible_gpus import identity
     >>> from gpusched.workers.nvml import Card
     >>> cards = [Card("GPU-aa"), Card("GPU-bb", True, ("MIG-cc",))]
     >>> identity("1", cards), identity("GPU-a", cards), identity("MIG-c", cards)

@@ -38,7 +38,7 @@ def own_versions() -> dict[str, str]:
 
     Examples
     --------
-    >>> from gpusched.workers.versions import own_versions
+    >>> from gpusched.workers.version_check import own_versions
     >>> sorted(own_versions())
     ['cloudpickle', 'dask', 'distributed', 'gpusched-dask', 'lz4', 'python']
     """
@@ -71,7 +71,7 @@ def differences(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]
 
     Examples
     --------
-    >>> from gpusched.workers.versions import differences
+    >>> from gpusched.workers.version_check import differences
     >>> differences({"dask": "1", "lz4": "4"}, {"dask": "2", "lz4": "4", "numpy": "3"})
     ['dask is 1 here and 2 there']
     """

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gpusched import Cluster
 from gpusched.installing import DISTRIBUTION
-from gpusched.workers import versions
-from gpusched.workers.versions import HANDSHAKE_KEY, differences, of_handshake, own_versions
+from gpusched.workers import version_check
+from gpusched.workers.version_check import HANDSHAKE_KEY, differences, of_handshake, own_versions
 
 
 def test_own_versions_are_those_that_distributed_tells_too() -> None:
@@ -25,7 +25,7 @@ def test_what_a_gpusched_worker_tells_is_preferred() -> None:
     assert of_handshake(get_versions(), {HANDSHAKE_KEY: {"lz4": "1"}}) == {"lz4": "1"}
 
 
-@given(st.dictionaries(st.sampled_from(["python", *versions.PACKAGES]), st.none() | st.text()))
+@given(st.dictionaries(st.sampled_from(["python", *version_check.PACKAGES]), st.none() | st.text()))
 def test_only_what_both_sides_have_is_compared(theirs: dict[str, str | None]) -> None:
     mine = own_versions()
     found = differences(mine, theirs)

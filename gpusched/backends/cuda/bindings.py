@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from gpusched.backends import names
+from gpusched.backends import scalar_math
 from gpusched.backends.cuda import float16, vectorload
 from gpusched.backends.cuda.compiler import device_function
 from gpusched.backends.cuda.numba_cuda import (
@@ -137,7 +137,7 @@ def _position(register: str) -> Callable[..., Any]:
 @lru_cache(maxsize=1)
 def namespace() -> dict[str, Any]:
     """Return every name that a kernel may use; not to be changed."""
-    found = {name: getattr(types, name) for name in [*names.DTYPES, "boolean"]}
+    found = {name: getattr(types, name) for name in [*scalar_math.DTYPES, "boolean"]}
     for word, register in POSITIONS.items():
         found |= {f"{word}_{d}": _position(f"{register}.{d}") for d in "xyz"}
     unary = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "exp", "exp2", "log1p"]
@@ -151,7 +151,7 @@ def namespace() -> dict[str, Any]:
         found[f"expit_{width}"] = expit
     found |= {"bits": bits, "shift": shift, "inf": math.inf, "nan": math.nan}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp}
-    found |= {name: getattr(float16, name) for name in names.HALVES}
+    found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
     found |= {"barrier": cuda.syncthreads, "cuda": cuda}
     return found | vectorload.namespace()
 

@@ -223,7 +223,7 @@ def configured_limit() -> int:
     Examples
     --------
     >>> import dask
-    >>> from gpusched.backends.memory import configured_limit
+    >>> from gpusched.backends.buffer_pool import configured_limit
     >>> with dask.config.set({"gpusched.memory.pool-limit": "1 MiB"}):
     ...     configured_limit()
     1048576
