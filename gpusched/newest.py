@@ -70,5 +70,4 @@ def _begin_again() -> None:
     _lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)

@@ -98,5 +98,5 @@ def _read(parse: Callable[[Any], float], value: Any) -> float:
         return math.nan
     try:
         return float(parse(value))
-    except (ValueError, TypeError, LookupError, OverflowError):
+    except (AttributeError, ValueError, TypeError, LookupError, OverflowError):
         return math.nan

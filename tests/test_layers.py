@@ -36,10 +36,12 @@ MAY_USE = {
     "store": {"breaks", "config", "emit", "events", "files"},
     "backends": {
         "adapters",
+        "config",
         "cudadriver",
         "emit",
         "installing",
         "nvtx_ranges",
+        "quantities",
         "store",
         "vectormath",
     },

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.emit.operations import COMBINES, NOT_IN_HALF, OPERATIONS
+from gpusched.emit.operations import COMBINES, OPERATIONS, has
 from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
 from gpusched.record import complexes
 from gpusched.record.chunk import HANDLERS
@@ -54,7 +54,7 @@ def operations() -> str:
         ):
             continue
         kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])
-        kinds += " but float16" * (name in NOT_IN_HALF)
+        kinds += " but float16" * has(name, "bitwise")
         kinds = "any of these, chosen by bool" if name == "where" else kinds
         bounds = [FUNCTIONS.get(f"{name}_{width}") for width in ("f32", "f64")]
         true = ", ".join(f"{b.max_ulp:g}" if b else "-" for b in bounds) if any(bounds) else ""

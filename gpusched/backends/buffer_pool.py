@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
+from contextlib import suppress
 from typing import Any
 
-import dask
 import numpy as np
-from dask.utils import parse_bytes, parse_timedelta
 
-from gpusched.backends import huge_pages
+from gpusched import config
 from gpusched.emit.choices import ChoiceError
+from gpusched.quantities import read_bytes, read_seconds
 from gpusched.store.statistics import updating
 
 SMALLEST = 1 << 18
@@ -24,6 +24,54 @@ SMALLEST = 1 << 18
 
 GRANULE = 1 << 16
 """Buffer lengths are rounded up to this many bytes, so that unequal chunks share them."""
+
+
+HUGE = 2 << 20
+"""Bytes of a huge page on x86-64 and on most others; the kernel fills one at its first access."""
+
+# Shared memory, which is mmap's own default, would be one memory for a process and its forks.
+_PRIVATE = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
+
+
+def new_block(size: int) -> np.ndarray:
+    """Return so many bytes of new memory; the system gets them back when nothing refers to them.
+
+    Parameters
+    ----------
+    size
+        Bytes, more than 0. Large blocks start on a huge page, and end on ordinary ones, so that no
+        more memory is taken than asked for.
+
+    Raises
+    ------
+    MemoryError
+        If the system gives no more.
+
+    Examples
+    --------
+    >>> from gpusched.backends.buffer_pool import HUGE, new_block
+    >>> found = new_block(3 * HUGE)
+    >>> found.nbytes == 3 * HUGE, found.ctypes.data % HUGE
+    (True, 0)
+    """
+    room = HUGE if size >= HUGE else 0
+    try:
+        mapping = mmap.mmap(-1, size + room, **_PRIVATE)
+    except OSError as error:
+        raise MemoryError(f"cannot allocate {size:,} bytes for a chunk: {error}") from error
+    array = np.frombuffer(mapping, np.uint8)
+    start = -array.__array_interface__["data"][0] % HUGE if room else 0
+    if room and hasattr(mmap, "MADV_HUGEPAGE"):
+        _advise(mapping, start, size // HUGE * HUGE)
+    return array[start : start + size]
+
+
+def _advise(mapping: mmap.mmap, start: int, length: int) -> None:
+    # A kernel without huge pages says that it does not know them.
+    with suppress(OSError):
+        mapping.madvise(mmap.MADV_HUGEPAGE, start, length)
 
 
 class _Lease:
@@ -135,10 +183,10 @@ class BufferPool:
         with updating() as counters:
             counters.buffers_made += 1
         try:
-            return huge_pages.block(size)
+            return new_block(size)
         except MemoryError:
             self.clear()
-        return huge_pages.block(size)
+        return new_block(size)
 
     def held(self) -> int:
         """Return the bytes in free buffers."""
@@ -228,51 +276,29 @@ def configured_limit() -> int:
     ...     configured_limit()
     1048576
     """
-    return _read(_bytes, "gpusched.memory.pool-limit", 0.05,
-                 "bytes, '512 MiB', or a fraction such as 0.05 of the memory there is")  # fmt: skip
+    value = config.get("memory.pool-limit")
+    if type(value) is float and 0 <= value < 1:
+        # The limit of this container or batch job, where it has one.
+        from distributed.system import MEMORY_LIMIT
+
+        return int(value * MEMORY_LIMIT)
+    return int(_read(read_bytes, "pool-limit", value, 0))
 
 
 def configured_keep() -> float | None:
     """Return the seconds that ``gpusched.memory.pool-keep`` allows, None for any number."""
-    return _read(_seconds, "gpusched.memory.pool-keep", "60s",
-                 "a time such as '10s', or null to keep them")  # fmt: skip
+    value = config.get("memory.pool-keep")
+    return None if value is None else _read(read_seconds, "pool-keep", value, 0.001)
 
 
-def _read(parse: Callable[[Any], Any], key: str, default: Any, allowed: str) -> Any:
-    value = dask.config.get(key, default)
+def _read(parse: Callable[[str, Any, Any], float], name: str, value: Any, least: float) -> float:
     try:
-        return parse(value)
-    except (TypeError, ValueError, KeyError) as error:
-        raise ChoiceError(f"{key} is {value!r}: write {allowed}") from error
-
-
-@lru_cache(maxsize=8, typed=True)
-def _bytes(value: Any) -> int:
-    if isinstance(value, bool) or value is None:
-        raise TypeError("no amount")
-    found = float(value) if isinstance(value, float) else parse_bytes(value)
-    if not 0 <= found < math.inf:
-        raise ValueError("no amount")
-    return int(found * _machine_bytes()) if isinstance(found, float) and found < 1 else int(found)
-
-
-@lru_cache(maxsize=8, typed=True)
-def _seconds(value: Any) -> float | None:
-    found = None if value is None else float(parse_timedelta(value))
-    if found is not None and not 0 < found < math.inf:
-        raise ValueError("no time")
-    return found
-
-
-def _machine_bytes() -> int:
-    # The limit of this container or batch job, where it has one.
-    from distributed.system import MEMORY_LIMIT
-
-    return int(MEMORY_LIMIT)
+        return parse(f"gpusched.memory.{name}", value, least)
+    except ValueError as error:
+        raise ChoiceError(str(error)) from error
 
 
 pool = BufferPool(configured_limit, configured_keep)
 """This process's pool."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool._start)
+os.register_at_fork(after_in_child=pool._start)

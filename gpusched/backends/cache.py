@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import linecache
 import time
 from dataclasses import replace
 from functools import cached_property
@@ -13,9 +12,9 @@ from gpusched.backends import native
 from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.parsing import register
 from gpusched.store import (
     codefiles,
-    compiletimes,
     emitters,
     kernelfiles,
     processors,
@@ -124,7 +123,7 @@ class PreparedKernel:
             started = time.thread_time()
             code = self.compile()
             seconds = time.thread_time() - started
-        compiletimes.learn(worthwhile.units(self.chosen), seconds)
+        worthwhile.learn(self.chosen, seconds)
         count_compilation(self.kernel.name, seconds)
         return code
 
@@ -168,7 +167,8 @@ def code_for(kernel: Kernel, key: str) -> bytes:
     from gpusched.backends import cpu
 
     text = hostloops.source(kernel)
-    prepared = PreparedKernel(kernel, kernel, text, register(kernel.name, text), None)
+    filename = register(f"<gpusched {kernel.name}>", text)
+    prepared = PreparedKernel(kernel, kernel, text, filename, None)
     if prepared.wanted.key != key:
         raise OtherToolchainError("another version of gpusched, numba or Python, or other settings")
     code = cpu.compile_code(kernel, text, prepared.filename)
@@ -186,7 +186,7 @@ def _kept(found: PreparedKernel) -> PreparedKernel:
     """Return the same with its source in its file, or in memory where there is no such file."""
     if found.stored is not None and _written(found.stored, found.source):
         return found
-    filename = register(found.chosen.name, found.source)
+    filename = register(f"<gpusched {found.chosen.name}>", found.source)
     return replace(found, filename=filename, stored=None)
 
 
@@ -213,19 +213,12 @@ def _written(path: Path, text: str) -> bool:
     return True
 
 
-def register(name: str, text: str) -> str:
-    """Keep a source that is in no file for tracebacks, and return its name there."""
-    filename = f"<gpusched {name}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    return filename
-
-
 def reference(kernel: Kernel) -> CompiledKernel:
     """Return `kernel` as plain Python runs it: slow, and the definition of what it means."""
     from gpusched.backends import python
 
     text = hostloops.source(kernel)
-    filename = register(kernel.name, text)
+    filename = register(f"<gpusched {kernel.name}>", text)
     call = python.compile_kernel(kernel, text, filename)
     return CompiledKernel(kernel, text, filename, kernel.name, call)
 

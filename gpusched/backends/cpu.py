@@ -10,18 +10,17 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core.compiler import Compiler
 
 from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
     float16,
-    interleaving,
     objectcode,
     primitives,
     scalar_math,
     silent_nans,
-    subnormals,
 )
 from gpusched.emit import generate
 from gpusched.emit.choices import interleave, vector_bits
@@ -58,7 +57,7 @@ class Tuned(Compiler):
                 if not function.is_declaration:
                     # llvmlite's own `add` admits only attributes without a value.
                     set.add(function.attributes, preferred)
-            interleaving.ask_for(module, self.interleave)
+            _ask_for(module, self.interleave)
             add_module(module)
 
         library.add_ir_module = add_wide
@@ -67,6 +66,58 @@ class Tuned(Compiler):
         numba_code.skip_declared(library)
         variants.inline(library)
         super().__init__(typing, target, library, args, result, flags, locals)
+
+
+def _ask_for(module: Any, count: int) -> None:
+    """Have every loop of a module, as numba has just made it, compute so many vectors at once.
+
+    Parameters
+    ----------
+    module
+        In llvmlite's form.
+    count
+        0 leaves it to LLVM.
+    """
+    if not count:
+        return
+    for function in module.functions:
+        for branch in _back_edges(function):
+            branch.set_metadata("llvm.loop", _wish(module, count))
+
+
+def _back_edges(function: Any) -> list[Any]:
+    """Return the branches that go back to the start of a loop."""
+    found: list[Any] = []
+    if function.is_declaration:
+        return found
+    open_blocks, seen = set(), set()
+    waiting = [(function.entry_basic_block, False)]
+    while waiting:
+        block, left = waiting.pop()
+        if left:
+            open_blocks.discard(block)
+        elif block not in seen:
+            seen.add(block)
+            open_blocks.add(block)
+            targets = _targets(block)
+            if any(target in open_blocks for target in targets):
+                found.append(block.terminator)
+            waiting.append((block, True))
+            waiting += [(target, False) for target in targets]
+    return found
+
+
+def _targets(block: Any) -> list[Any]:
+    operands = block.terminator.operands if block.terminator is not None else []
+    return [operand for operand in operands if isinstance(operand, ir.Block)]
+
+
+def _wish(module: Any, count: int) -> Any:
+    wish = module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(count)])
+    # What says something of a loop names itself first.
+    loop = ir.MDValue(module, [], name=str(len(module.metadata)))
+    loop.operands = (loop, wish)
+    return loop
 
 
 @lru_cache(maxsize=16)
@@ -108,15 +159,12 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
     found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
-    found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
+    found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": np.nextafter}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in {"exp", "exp2", "log1p"} & called}
     found |= {"floor_divide": integers.floor_divide, "remainder": integers.remainder}
     if "fmod_f64" in FUNCTIONS and "fmod" in called:
         found["fmod"] = by_dtype("fmod", 2)
-    found |= {
-        name: getattr(subnormals, name) for name in ("flush_subnormals", "restore_subnormals")
-    }
     found |= {name: _math(name) for name in scalar_math.math_names() if name in called}
     fewer = FEWER_STEPS if fast else {}
     found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
@@ -125,11 +173,6 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
         numeric = called.intersection([*scalar_math.math_names(), "fmod"])
         found |= {name: silent_nans.of_numbers(name, found[name]) for name in numeric}
     return found
-
-
-def _nextafter() -> Any:
-
-    return np.nextafter
 
 
 def _type(dtype: str) -> Any:

@@ -1,6 +1,8 @@
-"""The processor's floating-point flags: which errors its instructions have raised in this thread.
+"""The processor's floating-point flags and modes, by thread.
 
-x86 keeps them in MXCSR, beside the modes of arithmetic; elsewhere the C library gives them.
+Flags show which errors instructions have raised; in one mode, subnormal numbers are taken for zero,
+with which processors compute up to a hundred times as fast. x86 has both in MXCSR; elsewhere the C
+library gives the errors, and there is no such mode.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from gpusched.emit.floatingpoint import HAS_FLAGS
+from gpusched.vectormath.variants import features
 
 HAS_MXCSR = platform.machine().lower() in ("x86_64", "amd64")
 """Whether this is a processor with that register."""
@@ -23,16 +26,16 @@ FLAGS = 0x3F
 """Bits of MXCSR that instructions set, and never clear."""
 
 
-def exchange(builder: Any, change: Callable[[Any], Any]) -> Any:
+def _exchange(builder: Any, change: Callable[[Any], Any]) -> Any:
     """Set the register to what `change` makes of it; return what it was."""
     place = builder.alloca(ir.IntType(32))
-    before = read(builder, place)
+    before = _read(builder, place)
     builder.store(change(before), place)
     builder.call(_function(builder, "ldmxcsr"), [_address(builder, place)])
     return before
 
 
-def read(builder: Any, place: Any = None) -> Any:
+def _read(builder: Any, place: Any = None) -> Any:
     """Return what the register is."""
     place = place or builder.alloca(ir.IntType(32))
     builder.call(_function(builder, "stmxcsr"), [_address(builder, place)])
@@ -52,7 +55,7 @@ def _function(builder: Any, name: str) -> Any:
 @intrinsic
 def _clear_mxcsr(typing_context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        exchange(builder, lambda before: builder.and_(before, before.type(~FLAGS)))
+        _exchange(builder, lambda before: builder.and_(before, before.type(~FLAGS)))
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -61,7 +64,7 @@ def _clear_mxcsr(typing_context: Any) -> Any:
 @intrinsic
 def _read_mxcsr(typing_context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = builder.and_(read(builder), ir.IntType(32)(FLAGS))
+        found = builder.and_(_read(builder), ir.IntType(32)(FLAGS))
         return builder.zext(found, ir.IntType(64))
 
     return types.int64(), generate
@@ -94,4 +97,42 @@ def floating_point_errors() -> int:
     return 0
 
 
-__all__ = ["FLAGS", "HAS_MXCSR", "clear_floating_point_errors", "exchange", "floating_point_errors"]
+_FLUSH = 0x8040
+"""Bits of x86's MXCSR: results that are subnormal become zero, and operands are taken for it."""
+
+HAS_FLUSH = bool(features().get("sse"))
+"""Whether this processor can be set so; others compute with subnormal numbers."""
+
+
+@intrinsic
+def flush_subnormals(typing_context: Any) -> Any:
+    """Take subnormal numbers for zero in this thread; return what was before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not HAS_FLUSH:
+            return ir.IntType(32)(0)
+        return _exchange(builder, lambda before: builder.or_(before, before.type(_FLUSH)))
+
+    return types.int32(), generate
+
+
+@intrinsic
+def restore_subnormals(typing_context: Any, before: Any) -> Any:
+    """Compute with subnormal numbers again, if that was so before; errors that arose stay."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if HAS_FLUSH:
+            kept = builder.and_(args[0], args[0].type(_FLUSH))
+            _exchange(builder, lambda now: builder.or_(builder.and_(now, now.type(~_FLUSH)), kept))
+        return context.get_dummy_value()
+
+    return types.void(types.int32), generate
+
+
+__all__ = [
+    "HAS_FLUSH",
+    "clear_floating_point_errors",
+    "floating_point_errors",
+    "flush_subnormals",
+    "restore_subnormals",
+]

@@ -11,7 +11,12 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.backends.flags import clear_floating_point_errors, floating_point_errors
+from gpusched.backends.flags import (
+    clear_floating_point_errors,
+    floating_point_errors,
+    flush_subnormals,
+    restore_subnormals,
+)
 from gpusched.backends.streaming import drain, past_line, prefetch, scratch, stream
 from gpusched.store import processors
 from gpusched.vectormath.bits import opaque
@@ -169,6 +174,7 @@ __all__ = [
     "fabs",
     "floating_point_errors",
     "floor",
+    "flush_subnormals",
     "fmax",
     "fmin",
     "fmod",
@@ -179,6 +185,7 @@ __all__ = [
     "number_or",
     "past_line",
     "prefetch",
+    "restore_subnormals",
     "rint",
     "scratch",
     "shift",

@@ -8,22 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.emit.dtypes import HALF, SUPPORTED
 from gpusched.emit.operations import BINARY_MATH, UNARY_MATH
 
-DTYPES = [
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
+DTYPES = sorted(dtype.name for dtype in SUPPORTED if dtype not in (HALF, np.dtype(bool)))
 """Names that convert a number to that dtype."""
 
 HALVES = ["from_float16", "to_float16", "round_to_float16"]

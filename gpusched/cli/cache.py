@@ -54,7 +54,7 @@ def info(as_json: bool) -> None:
 
 
 def _summary(folder: Any, root: Path) -> dict[str, Any]:
-    from gpusched.store import packs
+    from gpusched.cli import packs
 
     return {
         "folder": (name := folder.path.relative_to(root).as_posix()),
@@ -67,7 +67,7 @@ def _summary(folder: Any, root: Path) -> dict[str, Any]:
 
 
 def _row(told: dict[str, Any]) -> tuple[str, ...]:
-    from gpusched.store import packs
+    from gpusched.cli import packs
 
     used = time.strftime("%Y-%m-%d", time.localtime(told["used"])) if told["used"] else "never"
     usable = "here" if told["usable"] else "elsewhere"
@@ -117,7 +117,8 @@ def prune(size: int | None, age: float | None, other_versions: bool) -> None:
 
 
 def _remove_others(root: Path) -> list[Any]:
-    from gpusched.store import kernelfiles, packs
+    from gpusched.cli import packs
+    from gpusched.store import kernelfiles
 
     gone: list[Any] = []
     for folder in kernelfiles.folders(root):
@@ -173,7 +174,7 @@ def export_pack(file: str, everything: bool) -> None:
     Those are taken that this machine can use, with what gpusched.tune has found here. See gpusched
     cache import.
     """
-    from gpusched.store import packs
+    from gpusched.cli import packs
 
     with _failing():
         pack, damaged = packs.collect(_directory())
@@ -202,7 +203,7 @@ def import_pack(file: Path, everything: bool) -> None:
     would not be loaded; an error says if there are no others. What gpusched.tune has found on this
     machine stays, and what it has found elsewhere is put beside it.
     """
-    from gpusched.store import packs
+    from gpusched.cli import packs
 
     with _failing():
         pack = packs.read(file)
@@ -219,7 +220,8 @@ def import_pack(file: Path, everything: bool) -> None:
 
 
 def _of_no_use(file: Path, pack: Any) -> str:
-    from gpusched.store import emitters, packs
+    from gpusched.cli import packs
+    from gpusched.store import emitters
 
     made = "; ".join(sorted({packs.described(each) for each in pack.made_with.values()}))
     return (
@@ -243,7 +245,7 @@ def _directory() -> Path:
 @contextmanager
 def _failing() -> Iterator[None]:
     """Turn what can go wrong with files into one message."""
-    from gpusched.store.packs import PackError
+    from gpusched.cli.packs import PackError
 
     try:
         yield

@@ -204,7 +204,7 @@ def _check_folders(backend: str, flags: dict[str, Any]) -> None:
 
 def _check_pack(file: Path) -> None:
     """Refuse now what the nodes would refuse when the job has come out of the queue."""
-    from gpusched.store import packs
+    from gpusched.cli import packs
 
     try:
         packs.read(file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import linecache
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy as np
 from gpusched.backends import python
 from gpusched.debugging.origins import broadcast
 from gpusched.emit import hostloops
+from gpusched.emit.parsing import register
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Apply, Node, Reduce, Scan, Segments
@@ -284,6 +284,4 @@ def shown(text: str, name: str) -> str:
             return str(path)
         except OSError as error:
             codefiles.warn_unwritable(path, error)
-    filename = f"<gpusched {name}-{digest}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    return filename
+    return register(f"<gpusched {name}-{digest}>", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from gpusched.emit import editions, generate, hostloops
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import Access, Kernel, Output, unchecked
 from gpusched.emit.operations import named
+from gpusched.emit.parsing import register
 
 SHORT = 17
 """Iterations of the innermost loop in plain Python."""
@@ -88,7 +88,8 @@ def compile_check(version: Kernel, filename: str) -> None:
     text = hostloops.source(version)
     what = f"your version of kernel {version.original.name if version.original else version.name}"
     if version.edition is not None:
-        register(text, filename)
+        if not Path(filename).exists():
+            register(filename, text)
         _check_arguments(version, filename)
         _check_functions(version, filename)
         defined = generate.defined_functions(version)
@@ -97,12 +98,6 @@ def compile_check(version: Kernel, filename: str) -> None:
         cpu.compile_code(version, text, filename)
     except numba.core.errors.NumbaError as error:
         raise EditionError(complaint(what, error, filename)) from error
-
-
-def register(text: str, filename: str) -> None:
-    """Let tracebacks and debuggers show a source that is in no file."""
-    if not Path(filename).exists():
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
 
 
 def _check_arguments(version: Kernel, filename: str) -> None:

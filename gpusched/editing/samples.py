@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gpusched.backends.cuda.uninitialised import uninitialised
+from gpusched.backends.python import uninitialised
 from gpusched.emit import generate
 from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
 from gpusched.emit.operations import SEARCHED

@@ -5,7 +5,7 @@ loops, and `choices` what can be chosen instead for one; `dtypes` is the table o
 numbers that stand for each in a kernel; `operations` is the table
 of NumPy's functions with their expressions, `scalars` the functions that these call,
 `floatingpoint` the errors that NumPy reports of them; `generate` writes the scalar function
-`point`, with `parsing` for syntax trees, `totals` what scans join; `hostloops` (CPU, plain Python)
+`point`, with `parsing` for syntax trees; `hostloops` (CPU, plain Python)
 and `skeleton` (CUDA) write the loops around it; `editions` are users' sources instead of generated
 ones.
 """

@@ -14,7 +14,7 @@ from gpusched.emit import scalars
 from gpusched.emit.dtypes import computed_name
 from gpusched.emit.floatingpoint import TESTS
 from gpusched.emit.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
-from gpusched.emit.operations import DEFINED, EXACT_IN_HALF, JOINS, ScalarFunction, named
+from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
 from gpusched.emit.parsing import parse
 
 
@@ -89,7 +89,7 @@ def expression(statement: Statement, operands: list[str]) -> str:
     operand, result = computed_name(statement.operand), computed_name(statement.dtype)
     width = "f32" if operand == "float32" else "f64"
     found = template.format(*operands, T=result, P=operand, W=width)
-    exact = result == statement.dtype or statement.operation in EXACT_IN_HALF
+    exact = result == statement.dtype or has(statement.operation, "exact")
     return found if exact else f"round_to_float16({found})"
 
 
@@ -258,6 +258,34 @@ def identity(output: Output, dtype: str) -> str:
     """Return the identity of a reduction as source."""
     assert output.combine is not None
     return literal(identity_value(output.combine, np.dtype(dtype)), dtype)
+
+
+def first_total(output: Output) -> str:
+    """Return what a scan starts from: joined with that, the first element stays what it is."""
+    dtype = np.dtype(output.dtype)
+    assert output.combine is not None
+    found = identity_value(output.combine, dtype)
+    if output.combine == "add" and dtype.kind == "f":
+        found = -0.0  # A sum of negative zeros is one.
+    return literal(found, output.dtype)
+
+
+def joined_total(output: Output, total: str, element: str) -> str:
+    """Return what an element joined to a scan's total gives, rounded as NumPy rounds each one."""
+    assert output.combine is not None
+    statement = Statement(output.combine, 0, (), output.dtype, output.dtype)
+    return expression(statement, [f if f.isidentifier() or f[-1] in ")]" else f"({f})"
+                                  for f in (total, element)])  # fmt: skip
+
+
+def loaded(output: Output, element: str) -> str:
+    """Return an element in the dtype that is computed in."""
+    return f"from_float16({element})" if output.dtype == "float16" else element
+
+
+def stored(output: Output, value: str) -> str:
+    """Return a value as an element of the output."""
+    return f"to_float16({value})" if output.dtype == "float16" else value
 
 
 def literal(value: bool | int | float, dtype: str) -> str:

@@ -6,7 +6,7 @@ of a mathematical function.  Which template applies depends on the kind of the l
 dtype: ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` floating, ``c`` complex; ``e`` is float16
 where that has a template of its own.  A kind that is not there is not fused.  Operands of float16
 are float32 in a template, and what it gives is rounded to float16 where the operation is not
-`EXACT_IN_HALF`.
+"exact" (`TRAITS`).
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ class Operation:
     """By kind of dtype, `numpy.errstate`'s names of the errors that NumPy may report of it."""
     tests: Mapping[str, str] = field(default_factory=dict)
     """By kind of dtype, when there is such an error; floats whose results show it need none."""
+    traits: frozenset[str] = frozenset()
+    """Names in `TRAITS`."""
 
     def template(self, dtype: np.dtype, output: int = 0) -> str | None:
         """Return an output's template for operands of a dtype, or None."""
         found = self.templates[output]
         if dtype == HALF:
-            return None if self.name in NOT_IN_HALF else found.get("e", found.get("f"))
+            return None if "bitwise" in self.traits else found.get("e", found.get("f"))
         return found.get(dtype.kind)
 
 
@@ -81,13 +83,55 @@ DEFINED: dict[str, Operation] = {}
 so that equal names mean equal functions in every process."""
 
 
-FAST_IN_NUMPY = frozenset(["arccosh", "arctanh", "cbrt", "float_power", "ldexp", "power"])
-"""Operations that NumPy computes as fast, or faster, where there is nothing to fuse them with."""
+TRAITS = {
+    "arithmetic": "its machine code raises the floating-point errors that NumPy reports of it, and "
+    "no other",
+    "choosing": "its result is one of its operands",
+    "exact": "it gives a float16 of float16, so that nothing is left to round",
+    "bitwise": "it goes by the bits of float16, which numbers in kernels have not",
+    "hiding": "an operand may not matter to it, so that the compiler need not compute that for "
+    "each element as it is written",
+    "keeping": "of integers, its result depends on each operand, whatever the other one is",
+    "few": "of floats it has few results, which the compiler knows",
+    "costly": "it takes several times as long as an addition, and is not heavy",
+    "alone": "NumPy computes it as fast, or faster, where there is nothing to fuse it with",
+    "special": "it is looked up in `scipy.special` too, where that is loaded",
+}
+"""What each trait says of an operation that has it."""
+
+_NAMES = {
+    "arithmetic": "add subtract multiply divide square reciprocal sqrt negative positive absolute "
+    "fabs astype",
+    "choosing": "where minimum maximum fmin fmax clip clip_by_arrays",
+    "exact": "where minimum maximum fmin fmax clip clip_by_arrays negative positive absolute fabs "
+    "conjugate sign floor ceil trunc rint copysign heaviside modf frexp fmod",
+    "bitwise": "nextafter",
+    "hiding": "where sign heaviside equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_xor logical_not astype_bool isnan isfinite isinf signbit",
+    "keeping": "add subtract bitwise_xor",
+    "few": "sign heaviside",
+    "costly": "divide reciprocal sqrt",
+    "alone": "arccosh arctanh cbrt float_power ldexp power",
+    "special": "erf erfc expit gamma exp2 expm1 log1p cbrt",
+}
+"""Operations of this table by trait."""
 
 
 def named(name: str) -> Operation:
     """Return an operation, this table's or a user's; `KeyError` if nobody has defined it here."""
     return OPERATIONS.get(name) or DEFINED[name]
+
+
+def has(name: str, trait: str) -> bool:
+    """Return whether an operation has one of `TRAITS`; users' own have none.
+
+    Examples
+    --------
+    >>> from gpusched.emit.operations import has
+    >>> has("add", "arithmetic"), has("exp", "arithmetic")
+    (True, False)
+    """
+    return trait in named(name).traits
 
 
 COMBINES = {"add": 8, "multiply": 64, "minimum": 0, "maximum": 0, "fmin": 0, "fmax": 0,
@@ -100,7 +144,8 @@ JOINS = {"minimum": "minimum({0}, {1})", "maximum": "maximum({0}, {1})"}
 
 
 def _add(name: str, *templates: dict[str, str], ulp: int = 0, heavy: bool = False) -> None:
-    OPERATIONS[name] = Operation(name, templates, ulp, heavy)
+    traits = frozenset(trait for trait, names in _NAMES.items() if name in names.split())
+    OPERATIONS[name] = Operation(name, templates, ulp, heavy, traits=traits)
 
 
 def _kinds(kinds: str, template: str) -> dict[str, str]:
@@ -201,33 +246,6 @@ def _floating() -> None:
         _add(name, {"f": f"{{T}}({name}_float(float64({{0}}), float64({{1}})))"}, ulp=4, heavy=True)
 
 
-ARITHMETIC = frozenset(["add", "subtract", "multiply", "divide", "square", "reciprocal", "sqrt",
-                        "negative", "positive", "absolute", "fabs", "astype"])  # fmt: skip
-"""Operations whose machine code raises the floating-point errors that NumPy reports, and no
-other."""
-
-HIDING = frozenset(["where", "sign", "heaviside", "equal", "not_equal", "less", "less_equal",
-                    "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
-                    "logical_not", "astype_bool", "isnan", "isfinite", "isinf",
-                    "signbit"])  # fmt: skip
-"""Operations that an operand may not matter to, so that the compiler need not compute it for each
-element as it is written."""
-
-CHOOSING = frozenset(["where", "minimum", "maximum", "fmin", "fmax", "clip",
-                      "clip_by_arrays"])  # fmt: skip
-"""Operations whose results are one of their operands."""
-
-EXACT_IN_HALF = CHOOSING | {"negative", "positive", "absolute", "fabs", "conjugate", "sign",
-                            "floor", "ceil", "trunc", "rint", "copysign", "heaviside", "modf",
-                            "frexp", "fmod"}  # fmt: skip
-"""Operations that give a float16 of float16, so that nothing is left to round."""
-
-NOT_IN_HALF = frozenset(["nextafter"])
-"""Operations that go by the bits of float16, which numbers in kernels have not."""
-
-FEW_VALUED = frozenset(["sign", "heaviside"])
-"""Operations of floats that have few results, which the compiler knows."""
-
 UNARY_MATH = [
     "exp",
     "exp2",
@@ -258,9 +276,6 @@ UNARY_MATH = [
 
 BINARY_MATH = ["power", "arctan2", "hypot"]
 """The same, of two numbers."""
-
-SCIPY = frozenset(["erf", "erfc", "expit", "gamma", "exp2", "expm1", "log1p", "cbrt"])
-"""Names looked up in `scipy.special` too, where that is loaded."""
 
 
 def _mathematics() -> None:
@@ -391,7 +406,7 @@ def reports(name: str, operand: np.dtype, result: np.dtype) -> int:
         return mask("over under") if narrower else 0
     found = named(name)
     errors = mask(found.reports.get(operand.kind, ""))
-    rounds = result == HALF and operand == HALF and name not in EXACT_IN_HALF
+    rounds = result == HALF and operand == HALF and "exact" not in found.traits
     # What a float32 holds may be beyond float16.
     return errors | mask("over under" if found.heavy else "under") if rounds else errors
 
@@ -441,9 +456,9 @@ def operation_of(ufunc: Any) -> Operation | None:
     True
     """
     name = ufunc.__name__
+    found = OPERATIONS.get(name)
     if getattr(np, name, None) is ufunc or (name == "clip" and ufunc is CLIP):
-        return OPERATIONS.get(name)
+        return found
     special = sys.modules.get("scipy.special")
-    if name in SCIPY and special is not None and getattr(special, name, None) is ufunc:
-        return OPERATIONS.get(name)
-    return None
+    known = found is not None and "special" in found.traits
+    return found if known and getattr(special, name, None) is ufunc else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from gpusched.adapters.arrays import (
     block_histogram,
     block_histogramdd,
     concatenate2,
+    concatenate_arrays,
     cumprod_merge,
     cumsum_merge,
     custom_nanquantile,
@@ -112,6 +112,25 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     for _ in axes:
         part = [part]
     return concatenate2(part, axes=list(axes))
+
+
+@own("moves", "quick")
+def in_order(arrays: Any, sorter: Any, axis: int) -> Any:
+    """dask's ``concatenate_arrays``, which copies once where the arrays are in order already.
+
+    So are those that are taken by increasing positions, as the days of each group are.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import in_order
+    >>> in_order([np.array([0.5]), np.array([1.5])], (1, np.array([0, 1])), 0)
+    array([0.5, 1.5])
+    """
+    places = sorter[1]
+    if all(type(each) is np.ndarray for each in arrays) and (places[1:] > places[:-1]).all():
+        # In the order in memory that `take` gives it.
+        return np.ascontiguousarray(np.concatenate(arrays, axis))
+    return concatenate_arrays(arrays, sorter, axis)
 
 
 @own("passes", "moves")
@@ -282,8 +301,9 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_chunk: moments.moment_chunk,
     reductions.moment_combine: moments.moment_combine,
     reductions.moment_agg: moments.moment_agg,
+    concatenate_arrays: in_order,
 }
-"""What programs call instead of a function of dask's that loses digits."""
+"""What programs call instead of a function of dask's that loses digits, or copies twice."""
 _PLAIN = {exact: plain for plain, exact in EXACT.items()}
 
 
@@ -401,10 +421,23 @@ def located(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Located | None:
         return None
     if bare(function) is trim and keys == ("_overlap_trim_info",) and not kwargs:
         index = function(_Indexed(len(place[0])), _overlap_trim_info=place)
-        return Located(getitem, (chunk, index), {})
+        return Located(trimmed, (chunk, index), {})
     if function is gradient_kernel and keys == ("block_id",):
         return _gradient(chunk, place, **kwargs)
     return None
+
+
+@own("picks")
+def trimmed(chunk: Any, index: tuple[slice, ...]) -> Any:
+    """Return what dask's ``_trim`` leaves of a chunk, which may have fewer axes than its array.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import trimmed
+    >>> trimmed(np.arange(5), (slice(1, -1), slice(1, -1)))
+    array([1, 2, 3])
+    """
+    return chunk[index[: chunk.ndim]]
 
 
 def _gradient(chunk: Any, place: tuple[int, ...], coord: Any, axis: int, array_locs: Any,

@@ -29,8 +29,8 @@ from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import PASSES, Table
 from gpusched.graph.unsplitting import unsplit
+from gpusched.plan.modes import DRAWN
 from gpusched.plan.overrides import Overrides
-from gpusched.plan.placement import DRAWN
 from gpusched.store.statistics import updating
 
 FEW = 24

@@ -18,11 +18,9 @@ from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.partials import parts
 from gpusched.graph.segment import ProgramStep
-from gpusched.plan.bounds import DEFAULT, Bounds
+from gpusched.plan.modes import AUTO, DEFAULT, MATHEMATICS, OFF, REQUIRE, Bounds
 from gpusched.plan.overrides import NONE, Overrides
-from gpusched.plan.placement import AUTO, OFF, REQUIRE
 from gpusched.plan.plan import Register
-from gpusched.plan.precision import MODES
 from gpusched.plan.tiers import ANY, FUSED, UNFUSED
 
 
@@ -153,7 +151,7 @@ def unpack(
     bounds = [Bounds(*each) for each in chosen if type(each) is tuple]
     found = Overrides(
         tuple(chosen[len(words) + len(bounds) :]),
-        next((word for word in words if word in MODES), EXACT),
+        next((word for word in words if word in MATHEMATICS), EXACT),
         next((word for word in words if word in (FUSED, UNFUSED)), ANY),
         next((word for word in words if word in (OFF, REQUIRE)), AUTO),
         bounds[0] if bounds else DEFAULT,

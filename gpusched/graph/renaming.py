@@ -14,6 +14,7 @@ from dask.utils import ensure_dict
 
 from gpusched.adapters.tasks import GraphNode, Task, convert_legacy_graph
 from gpusched.graph.program import Program
+from gpusched.graph.subgraph import depth_first
 from gpusched.plan.overrides import OverrideError, Overrides
 
 
@@ -72,17 +73,10 @@ def _of(overrides: Overrides) -> str:
 
 def _changed(graph: dict[Any, Any]) -> set[Any]:
     """Return the keys of programs, and of all that depends on them."""
-    users: dict[Any, list[Any]] = {}
-    for key, node in graph.items():
-        for needed in node.dependencies:
-            users.setdefault(needed, []).append(key)
-    waiting = [key for key, node in graph.items() if _holds_program(node)]
     found: set[Any] = set()
-    while waiting:
-        key = waiting.pop()
-        if key not in found:
+    for key in depth_first(graph, lambda key: [k for k in graph[key].dependencies if k in graph]):
+        if _holds_program(graph[key]) or not found.isdisjoint(graph[key].dependencies):
             found.add(key)
-            waiting += users.get(key, [])
     return found
 
 

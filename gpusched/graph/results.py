@@ -12,7 +12,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.kernel import MOMENTS
-from gpusched.emit.operations import FAST_IN_NUMPY
+from gpusched.emit.operations import has
 from gpusched.plan.expression import Apply, Reduce, Scan
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, references
@@ -60,7 +60,7 @@ def _reduces_faster(node: Reduce) -> bool:
 
 def _is_faster(node: Apply) -> bool:
     to_integers = node.dtype.kind in "iu" and node.arguments[0].dtype.kind == "f"
-    return node.operation not in FAST_IN_NUMPY and not to_integers
+    return not has(node.operation, "alone") and not to_integers
 
 
 class ResultRegisters:

@@ -54,7 +54,7 @@ from gpusched.graph.templates import Templates
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
-from gpusched.record.catalogue import own_traits
+from gpusched.record.catalogue import has, own_traits
 from gpusched.record.record import error_state
 from gpusched.record.recorded import RecordedFunction
 from gpusched.store.statistics import updating
@@ -337,11 +337,13 @@ def worthwhile(task: Task, functions: Functions) -> bool:
         found = any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
         return found or computes_located(task)
     function, kwargs = called(task)
-    if exact_for(function) is not function or by_library(function):
+    exact = exact_for(function)
+    if (exact is not function and not has(exact, "moves")) or by_library(function):
         return True
-    joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
+    # What moves or joins elements is done without beside other calls, and no gain by itself.
+    moves = has(bare(function), "moves") or is_join(bare(function))
     recorded = functions.traits(function, task.args, kwargs).recorded
-    return recorded and computes(function) and not joins
+    return recorded and computes(function) and not moves
 
 
 def is_counted(task: Task, functions: Functions) -> bool:

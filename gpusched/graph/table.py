@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from dask.array.core import finalize
@@ -56,10 +57,7 @@ class Table:
     @cached_property
     def users(self) -> Counter[Any]:
         """How many nodes need each key."""
-        found: Counter[Any] = Counter()
-        for node in self.tasks.values():
-            found.update(node.dependencies)
-        return found
+        return Counter(chain.from_iterable(node.dependencies for node in self.tasks.values()))
 
     def why_fixed(self, node: Any) -> Reason | None:
         """Return why a task may not become part of another one; None if it may."""

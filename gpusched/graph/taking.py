@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
 from dask.array import chunk
+from dask.utils import key_split
 
-from gpusched.adapters.arrays import take
-from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph
+from gpusched.adapters.arrays import concatenate2, take
+from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, execute_subgraph
 from gpusched.graph import subgraph
+from gpusched.graph.table import block_of
 
 Lengths = tuple[int, ...]
 
@@ -34,6 +37,54 @@ class Taken(NamedTuple):
         return tuple([self.positions if k == self.axis else slice(None) for k in axes])
 
 
+def united(taken: Sequence[Taken]) -> tuple[Taken, list[Any]]:
+    """Return as one what is taken, one after the other, of chunks that can be joined.
+
+    With it comes the task that joins what is used of these chunks, if they are several.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.taking import Taken, united
+    >>> days = [Taken(("means", month), (1,), 0, np.array([0])) for month in (1, 0, 1)]
+    >>> whole, (task,) = united(days)
+    >>> whole.positions
+    array([0, 1, 0])
+    >>> task({("means", 0): np.array([0.5]), ("means", 1): np.array([1.5])})
+    array([1.5, 0.5])
+    """
+    first, positions = taken[0], np.concatenate([each.positions for each in taken])
+    numbers = {source: k for k, source in enumerate(dict.fromkeys(t.source for t in taken))}
+    if len(numbers) == 1:
+        return first._replace(positions=positions), []
+    of = np.repeat([numbers[each.source] for each in taken], [len(t.positions) for t in taken])
+    found, parts, start = np.empty(len(positions), np.intp), [], 0
+    for source, number in numbers.items():
+        # How long a chunk is need not be known.
+        used, inside = np.unique(positions[of == number], return_inverse=True)
+        found[of == number] = start + inside
+        start += len(used)
+        parts.append(first._replace(source=source, positions=used))
+    name, block = f"{key_split(first.source)}-used-{digest(parts)}", block_of(first.source)
+    takes = [Task((name, *block, k), take, TaskRef(part.source), (1, part.indices()))
+             for k, part in enumerate(parts)]  # fmt: skip
+    lists = List(*(TaskRef(each.key) for each in takes))
+    joined = Task((name, *block), concatenate2, lists, axes=[first.axis])
+    lengths = tuple([start if k == first.axis else n for k, n in enumerate(first.lengths)])
+    whole = Taken(joined.key, lengths, first.axis, found)
+    return whole, [Task.fuse(*takes, joined, key=joined.key)]
+
+
+def digest(taken: Sequence[Taken]) -> str:
+    """Return a digest that differs where something else is taken."""
+    told = [(t.source, t.axis, len(t.lengths), t.positions.dtype.str, len(t.positions))
+            for t in taken]  # fmt: skip
+    found = hashlib.blake2b(repr(told).encode(), digest_size=16)
+    for each in taken:
+        found.update(each.positions.tobytes())
+    return found.hexdigest()
+
+
 class Takings:
     """What tasks of a graph take of chunks.
 
@@ -54,23 +105,19 @@ class Takings:
     >>> months = DataNode("months", (1, (np.array([0, 0, 1]), slice(None))))
     >>> days = Task("days", take, TaskRef("means"), TaskRef("months"))
     >>> takings = Takings({"days": days, "months": months}, {"means": (12, 5)}.get)
-    >>> takings.of("days").positions
+    >>> takings.of(days).positions
     array([0, 0, 1])
     """
 
     def __init__(self, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None]) -> None:
         self._tasks = tasks
         self._lengths = lengths
-        self._found: dict[Any, Taken | None] = {}
 
-    def of(self, key: Any) -> Taken | None:
-        """Return what a task takes, if it does nothing but that and cutting; otherwise None."""
-        if key not in self._found:
-            self._found[key] = self._taken(self._tasks.get(key))
-        return self._found[key]
+    def of(self, node: Any, cuts: bool = True) -> Taken | None:
+        """Return what a task takes, if it does nothing but that and perhaps cutting; or None.
 
-    def _taken(self, node: Any, cuts: bool = True) -> Taken | None:
-        """Return what a task takes, and perhaps cuts off what another task takes."""
+        What another task takes may be cut, too.
+        """
         if type(node) is not Task or len(node.dependencies) > 2:
             return None
         known: dict[Any, Any] = {}
@@ -80,7 +127,7 @@ class Takings:
                 known[each] = other.value
             else:
                 # What another task has taken is looked at one task deep: links of chains are one.
-                known[each] = (cuts and self._taken(other, cuts=False)) or _Chunk(each)
+                known[each] = (cuts and self.of(other, cuts=False)) or _Chunk(each)
         try:
             found = self._value(node, known)
         except _OtherError:

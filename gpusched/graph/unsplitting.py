@@ -16,8 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from operator import getitem
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy as np
 from dask.array.core import concatenate3, finalize
 from dask.utils import key_split
 
-from gpusched.adapters.arrays import take
+from gpusched.adapters.arrays import concatenate_arrays, take
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -42,9 +41,9 @@ from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.known import known
 from gpusched.graph.partials import parts
-from gpusched.graph.subgraph import layer_of
+from gpusched.graph.subgraph import depth_first, layer_of
 from gpusched.graph.table import Table, block_of
-from gpusched.graph.taking import Lengths, Taken, Takings
+from gpusched.graph.taking import Lengths, Taken, Takings, digest, united
 from gpusched.graph.templates import Signatures
 from gpusched.record.catalogue import has
 from gpusched.roles import threads
@@ -73,10 +72,14 @@ def unsplit(table: Table) -> Table:
     Nothing becomes larger than the graph's largest chunk, and there are as many whole chunks as
     threads at least. Each task and each edge is looked at a constant number of times.
 
-    There is no cycle among whole chunks: what a family computes with are pieces at the member's own
-    place, and chunks that all members are computed with, those that pieces are cut off and those
-    that they are taken of. So each member needs each of these chunks, by induction over the
-    families, and a cycle through the whole would be one through a member.
+    There is no cycle among whole chunks. A member needs members of other families at its own place
+    only, and these are of lower levels. What else needs members needs all of a family's, or nothing
+    becomes whole: it joins them. So where a join needs a whole chunk, and that another chunk, some
+    member was computed with this one, and the join needed it before, too. A cycle has a join in it,
+    since only joins lead from families to other chunks, and would have been one before.
+
+    Where members take of several chunks of one array, what is used of these is joined first: no
+    more than what all of them take together, which is looked at as any whole.
     """
     return _Unsplitting(table).run()
 
@@ -97,15 +100,25 @@ class _Family:
     """The chunk, and which part of it all are, if they do nothing but cut it."""
     taken: Taken | None = None
     """What all take of a chunk, one place after the other, if they do nothing but that."""
+    made: list[Any] = field(default_factory=list)
+    """The task that makes this chunk, where they take of several."""
     operands: list[_Family] = field(default_factory=list)
     """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
     """What the tasks inside the first member return."""
     ranks: dict[Any, int] = field(default_factory=dict)
     """Numbers of its tasks among those of the same layer: a fused one may have several."""
-    component: _Component | None = None
+    able: bool = True
+    """Whether it may become whole."""
+    linked: list[_Family] = field(default_factory=list)
+    """Those that stay in pieces if it does."""
     sources: frozenset[Any] = frozenset()
     """The chunks of which these are pieces, or are computed of pieces."""
+
+    @property
+    def given(self) -> bool:
+        """Whether others compute with what it cuts or takes."""
+        return self.cut is not None or self.taken is not None
 
     @property
     def first(self) -> Any:
@@ -118,9 +131,9 @@ class _Family:
         told = repr((layer_of(key), rank, self.divided.axes, self.lengths, len(self.members)))
         if self.taken is not None:
             # One task may take for two families: the first member's key does not tell them apart.
-            told += _digest(self.taken)
-        digest = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        return (f"{key_split(key)}-whole-{digest}", *block_of(self.first))
+            told += digest([self.taken])
+        code = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        return (f"{key_split(key)}-whole-{code}", *block_of(self.first))
 
     def whole(self, divided: Divided, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the whole of which pieces of a shape are."""
@@ -128,26 +141,6 @@ class _Family:
         for axis, lengths in zip(divided.axes, self.lengths, strict=True):
             found[axis] = sum(lengths)
         return tuple(found)
-
-
-class _Component:
-    """Families that stay in pieces, or become whole, together."""
-
-    def __init__(self) -> None:
-        self.into: _Component | None = None
-        self.able = True
-
-    def root(self) -> _Component:
-        found = self
-        while found.into is not None:
-            found = found.into
-        return found
-
-    def join(self, other: _Component) -> None:
-        first, second = self.root(), other.root()
-        if first is not second:
-            second.into = first
-            first.able = first.able and second.able
 
 
 class _Unsplitting:
@@ -158,11 +151,14 @@ class _Unsplitting:
         self._places: dict[Any, tuple[_Family, Place]] = {}
         self._families: list[_Family] = []
         self._takings = Takings(table.tasks, self._lengths)
+        self._takes_of: dict[Any, Taken | None] = {}
         self._taking: dict[Any, tuple[Any, ...]] = {}
         """By task: the keys of those that take what it is computed with, in the order of use."""
         self._taken: dict[tuple[Any, ...], _Family] = {}
         """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
+        self._sized: dict[Any, bool] = {}
+        """By task: whether its result is as long as dask has noted."""
 
     def run(self) -> Table:
         self._find_cuts()
@@ -173,10 +169,10 @@ class _Unsplitting:
             return self._table
         joins = self._judge()
         found = len(whole)
-        whole = [f for f in whole if f.component is not None and f.component.root().able]
+        whole = [family for family in whole if family.able]
         if len(whole) < found:
             self._table.note("unsplit", NEEDED, found - len(whole))
-        given = list(dict.fromkeys(o for f in whole for o in f.operands if o.component is None))
+        given = list(dict.fromkeys(o for f in whole for o in f.operands if o.given))
         sources = {f.cut[0] for f in given if f.cut is not None}
         if not whole:
             return self._table
@@ -230,31 +226,20 @@ class _Unsplitting:
         told = self._table.sizes.lengths(self._tasks, chunk)
         return None if told is None else told[1]
 
-    @cached_property
-    def _unsized(self) -> set[Any]:
-        """The chunks that are cut, or that such are made of, which may be shorter than dask notes.
+    def _are_sized(self, chunks: Collection[Any]) -> bool:
+        """Return whether chunks are as long as dask has noted.
 
-        A user's function has made them. One of length 1 is broadcast as a whole, where none or one
-        of its pieces is.
+        Those of users' functions, and what is made of them, may be shorter. One of length 1 is
+        broadcast as a whole, where none or one of its pieces is.
         """
-        users: defaultdict[Any, list[Any]] = defaultdict(list)
-        before: set[Any] = set()
-        waiting = [family.cut[0] for family in self._families if family.cut is not None]
-        while waiting:
-            key = waiting.pop()
-            if key in before or key not in self._tasks:
-                continue
-            before.add(key)
-            for other in self._tasks[key].dependencies:
-                users[other].append(key)
-                waiting.append(other)
-        waiting = [k for k in before if not _is_sized(self._tasks[k])]
-        found = set(waiting)
-        while waiting:
-            new = set(users[waiting.pop()]) - found
-            found |= new
-            waiting += new
-        return found
+        sized, tasks = self._sized, self._tasks
+        new = [key for key in chunks if key in tasks and key not in sized]
+        for key in depth_first(
+            new, lambda k: [o for o in tasks[k].dependencies if o in tasks and o not in sized]
+        ):
+            before = all(sized.get(other, True) for other in tasks[key].dependencies)
+            sized[key] = before and _is_sized(tasks[key])
+        return all(sized.get(key, True) for key in chunks)
 
     def _may_go(self, key: Any, node: Task) -> bool:
         sizes = self._table.sizes
@@ -283,9 +268,11 @@ class _Unsplitting:
         return found
 
     def _takes(self, key: Any) -> Taken | None:
-        node = self._tasks.get(key)
-        may = type(node) is Task and self._may_go(key, node)
-        return self._takings.of(key) if may else None
+        if key not in self._takes_of:
+            node = self._tasks.get(key)
+            may = type(node) is Task and self._may_go(key, node)
+            self._takes_of[key] = self._takings.of(node) if may else None
+        return self._takes_of[key]
 
     def _find_others(self) -> None:
         """Note what is computed of these pieces alike, level by level."""
@@ -348,7 +335,20 @@ class _Unsplitting:
         taken = self._takes(key)
         assert taken is not None
         # Positions of other types may not be joined: NumPy has no integers for all of them.
-        return taken.source, taken.axis, taken.positions.dtype.str
+        return self._array(taken), taken.axis, taken.positions.dtype.str
+
+    def _array(self, taken: Taken) -> Any:
+        """Return what is the same for chunks that follow each other along the axis of positions.
+
+        dask has noted one dtype for them, and that they are as long along the other axes.
+        """
+        source, axis = taken.source, taken.axis
+        if type(source) is not tuple or len(source) != 1 + len(taken.lengths):
+            return source
+        node = self._tasks.get(source)
+        dtype = node.value.dtype if type(node) is DataNode else None
+        others = taken.lengths[:axis] + taken.lengths[axis + 1 :]
+        return source[: 1 + axis], source[2 + axis :], others, dtype
 
     def _found(self, group: dict[Place, Any], level: int) -> None:
         """Note tasks of one form, if there is one for each piece."""
@@ -369,7 +369,7 @@ class _Unsplitting:
         given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
         operands = list(dict.fromkeys(given.values()))
         sources = frozenset().union(*(each.sources for each in operands))
-        if len(operands) > 1 and not sources.isdisjoint(self._unsized):
+        if len(operands) > 1 and not self._are_sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
         inside = results(first, {key: each.divided for key, each in given.items()})
@@ -385,7 +385,6 @@ class _Unsplitting:
             ranks=_ranks([*tasks, *(key for key in inside if key not in tasks)]),
         )  # fmt: skip
         if self._largest(family) <= self._table.sizes.largest:
-            family.component = _Component()
             self._add(family)
         else:
             self._table.note("unsplit", LARGE)
@@ -394,10 +393,14 @@ class _Unsplitting:
         """Return the family of tasks that take what is computed with pieces, in their order."""
         if keys not in self._taken:
             each = [taken for taken in map(self._takes, keys) if taken is not None]
-            whole = each[0]._replace(positions=np.concatenate([t.positions for t in each]))
+            whole, made = united(each)
+            told = self._table.sizes.lengths(self._tasks, each[0].source)
+            if made and told is not None:
+                self._table.sizes.add(whole.source[0], told[0], whole.lengths)
             self._taken[keys] = _Family(
                 dict(zip(pieces.members, keys, strict=True)),
                 Divided(len(whole.lengths), (whole.axis,)), pieces.lengths, 0, taken=whole,
+                made=made, sources=frozenset(t.source for t in each) if made else frozenset(),
             )  # fmt: skip
         return self._taken[keys]
 
@@ -426,27 +429,27 @@ class _Unsplitting:
         joins: dict[Any, Any] = {}
         for family in self._families:
             for other in family.operands:
-                if family.component is not None and other.component is not None:
-                    family.component.join(other.component)
+                _link(family, other)
         for key, node in self._tasks.items():
             if key in self._places:
                 own = self._places[key][0]
                 if own.cut is None:
                     continue
             taken = [self._places[k][0] for k in node.dependencies if k in self._places]
-            taken = [family for family in taken if family.component is not None]
-            if not taken:
-                continue
-            first = taken[0].component
-            assert first is not None
-            made = self._joined(node)
+            taken = [family for family in taken if not family.given]
+            made = self._joined(node) if taken else None
             if made is not None:
                 joins[key] = made
             for family in taken:
-                assert family.component is not None
                 # What one task needs in pieces, all that are computed with them need in pieces.
-                family.component.root().able &= made is not None
-                family.component.join(first)
+                family.able &= made is not None
+                _link(family, taken[0])
+        waiting = [family for family in self._families if not family.able]
+        while waiting:
+            for other in waiting.pop().linked:
+                if other.able:
+                    other.able = False
+                    waiting.append(other)
         return joins
 
     def _joined(self, node: Any) -> Any:
@@ -459,7 +462,7 @@ class _Unsplitting:
         for index, each in _leaves(chunks):
             key = each.target if type(each) is Alias else getattr(each, "key", None)
             found = self._places.get(key) if type(each) in (Alias, TaskRef) else None
-            if found is None or found[0].component is None:
+            if found is None or found[0].given:
                 return None
             places[index] = found
         return _coarse(places)
@@ -519,23 +522,14 @@ def _given(family: _Family) -> dict[Any, Any]:
         return {name: Task(name, getitem, TaskRef(source), index)}
     assert family.taken is not None
     # As dask has it: an index beside a number.
-    positions = DataNode(f"positions-{_digest(family.taken)}", (1, family.taken.indices()))
+    positions = DataNode(f"positions-{digest([family.taken])}", (1, family.taken.indices()))
     made = Task(name, take, TaskRef(family.taken.source), TaskRef(positions.key))
-    return {positions.key: positions, name: made}
-
-
-def _digest(taken: Taken) -> str:
-    """Return a digest that differs where tasks take something else."""
-    positions = taken.positions
-    told = repr((taken.source, taken.axis, len(taken.lengths), positions.dtype.str))
-    digest = hashlib.blake2b(told.encode(), digest_size=16)
-    digest.update(positions.tobytes())
-    return digest.hexdigest()
+    return {node.key: node for node in (*family.made, positions, made)}
 
 
 def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
     """Remove tasks that nothing needs any more, and what only they need."""
-    users = Counter(each for node in tasks.values() for each in node.dependencies)
+    users = Counter(chain.from_iterable(node.dependencies for node in tasks.values()))
     waiting = list(keys)
     while waiting:
         key = waiting.pop()
@@ -583,30 +577,20 @@ def _grid(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
 
 def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:
     """Yield what may be computed of pieces, and how many tasks after them it is at most."""
-    users: defaultdict[Any, list[Any]] = defaultdict(list)
-    for key, node in tasks.items():
-        for other in node.dependencies:
-            users[other].append(key)
     levels: dict[Any, int] = {}
-    waiting = list(given)
-    reached = set(waiting)
-    while waiting:
-        for user in users[waiting.pop()]:
-            if user not in reached:
-                reached.add(user)
-                waiting.append(user)
-    missing = {k: sum(o in reached for o in tasks[k].dependencies) for k in reached}
-    ready = [key for key in reached if not missing[key]]
-    while ready:
-        key = ready.pop()
-        level = levels[key] = 1 + max((levels[k] for k in tasks[key].dependencies if k in levels),
-                                      default=-1)  # fmt: skip
-        if key not in given:
-            yield key, level
-        for user in users[key]:
-            missing[user] -= 1
-            if not missing[user]:
-                ready.append(user)
+    for key in depth_first(tasks, lambda key: [k for k in tasks[key].dependencies if k in tasks]):
+        before = [levels[k] for k in tasks[key].dependencies if k in levels]
+        if before or key in given:
+            levels[key] = 1 + max(before, default=-1)
+            if key not in given:
+                yield key, levels[key]
+
+
+def _link(one: _Family, other: _Family) -> None:
+    """Note that if one family stays in pieces, the other one does, unless it is given."""
+    if not one.given and not other.given and one is not other:
+        one.linked.append(other)
+        other.linked.append(one)
 
 
 def _ranks(keys: Sequence[Any]) -> dict[Any, int]:
@@ -631,7 +615,9 @@ def _told(value: Any) -> Any:
 def _is_sized(node: Any) -> bool:
     """Return whether a task's result is as large as dask has noted if its inputs are."""
     called = (part for function, *_ in calls_in(node) for part in parts(function))
-    return all(known(f) or has(f, "lean") or has(f, "draws") for f in called)
+    return all(
+        known(f) or has(f, "lean") or has(f, "draws") or f is concatenate_arrays for f in called
+    )
 
 
 def _leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:

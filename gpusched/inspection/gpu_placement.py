@@ -14,9 +14,8 @@ from gpusched.graph.segment import Segment, flat
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
-from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import UnrecordableError
-from gpusched.plan.placement import REQUIRE, placement
+from gpusched.plan.modes import REQUIRE, bounds, placement
 from gpusched.record.record import Recorder
 from gpusched.roles import current_client
 

@@ -20,7 +20,7 @@ from gpusched.inspection.units import seconds
 from gpusched.inspection.variant import KernelUse
 from gpusched.newest import Newest
 from gpusched.plan import tiers
-from gpusched.store import compiletimes, worthwhile
+from gpusched.store import worthwhile
 from gpusched.store.tuned import remembered
 
 
@@ -101,7 +101,7 @@ class ExplainedKernel:
     @property
     def compile_seconds(self) -> float:
         """Seconds of processor time that its compilation is expected to take on this machine."""
-        return worthwhile.units(self.kernel) * compiletimes.factor()
+        return worthwhile.expected(self.kernel)
 
     @property
     def tuned(self) -> tuple[str, ...]:

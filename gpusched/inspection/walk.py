@@ -11,6 +11,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.graph.segment import describe
+from gpusched.graph.subgraph import depth_first
 from gpusched.graph.templates import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
@@ -211,20 +212,8 @@ class Walk:
 
 def _operands_first(tasks: dict[Any, Any]) -> list[tuple[Any, Any]]:
     """Return the keys and nodes of a graph, each after those that it depends on."""
-    found: list[tuple[Any, Any]] = []
-    waiting = dict(tasks)
-    stack: list[Any] = list(reversed(tasks))
-    while stack:
-        key = stack.pop()
-        if key is None:
-            found.append(stack.pop())
-            continue
-        node = waiting.pop(key, None)
-        if node is not None:
-            # None stands for the end of what the key before it depends on.
-            stack += ((key, node), None)
-            stack += node.dependencies
-    return found
+    keys = depth_first(tasks, lambda key: [k for k in tasks[key].dependencies if k in tasks])
+    return [(key, tasks[key]) for key in keys]
 
 
 def _in_order(after: dict[str, set[str]]) -> list[str]:

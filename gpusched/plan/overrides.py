@@ -16,9 +16,18 @@ from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, Edition, Kernel, unchecked
-from gpusched.plan.bounds import DEFAULT, Bounds, bounds
-from gpusched.plan.placement import AUTO, NUMPY, REQUIRE, placement, random_numbers
-from gpusched.plan.precision import applied, mathematics
+from gpusched.plan.modes import (
+    AUTO,
+    DEFAULT,
+    NUMPY,
+    REQUIRE,
+    Bounds,
+    applied,
+    bounds,
+    mathematics,
+    placement,
+    random_numbers,
+)
 from gpusched.plan.tiers import ANY, FUSED, tier
 from gpusched.store.handles import Runnable
 

@@ -18,7 +18,7 @@ from gpusched.emit import generate
 from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
-from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
+from gpusched.emit.operations import DEFINED, has, named
 from gpusched.emit.policy import BLOCK, REPEATS, STREAMED, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
@@ -129,10 +129,6 @@ def _reduced(node: Reduce) -> Node:
     return found
 
 
-COSTLY = frozenset(["divide", "reciprocal", "sqrt"])
-"""Operations that take several times as long as an addition, besides those that are `heavy`."""
-
-
 def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
     """Return the operands that are computed before the kernels that broadcast them.
 
@@ -157,7 +153,7 @@ def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
 
 def _is_costly(node: Apply) -> bool:
     operation = named(node.operation)
-    return operation.heavy or operation.function is not None or operation.name in COSTLY
+    return operation.heavy or operation.function is not None or "costly" in operation.traits
 
 
 @dataclass(frozen=True)
@@ -204,13 +200,38 @@ class KernelBuilder:
 
     def _collect(self) -> None:
         """Give numbers to the values: inputs, then parameters, then statements."""
-        leaves: dict[tuple[int, type[Node]], list[Node]] = defaultdict(list)
+        leaves, scalars, self.order = self._walked()
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
-        stack = list(reversed(self._roots()))
-        seen: set[int] = set()
-        order: list[Apply] = []
+        chosen = _chosen(self.order)
+        for node in scalars:
+            text = None if id(node) in chosen else baked(node)
+            if text is None:
+                hoisted[node.dtype, node.value.tobytes()].append(node)
+            else:
+                self.names[id(node)] = text
+        for number, ((register, kind), nodes) in enumerate(leaves.items()):
+            self.registers.append(register)
+            self.names.update((id(node), number) for node in nodes)
+            self.gathered |= {number} if kind is Gather else set()
+            self.tables |= {number} if kind is Table else set()
+        if self.labels is not None:
+            self.label_input = len(self.registers)
+            self.registers.append(self.labels.register)
+        for nodes in hoisted.values():
+            assert isinstance(nodes[0], Scalar)
+            number = len(self.registers) + len(self.parameters)
+            self.parameters.append(nodes[0])
+            self.names.update((id(node), number) for node in nodes)
+        first = len(self.registers) + len(self.parameters)
+        self.names.update((id(node), first + k) for k, node in enumerate(self.order))
+
+    def _walked(self) -> tuple[dict[Any, list[Node]], list[Scalar], list[Apply]]:
+        """Return what is read, by register and kind, the numbers, and the operations in order."""
+        leaves: dict[tuple[int, type[Node]], list[Node]] = defaultdict(list)
         scalars: list[Scalar] = []
-        work: list[tuple[Any, bool]] = [(node, False) for node in stack]
+        order: list[Apply] = []
+        seen: set[int] = set()
+        work: list[tuple[Any, bool]] = [(node, False) for node in reversed(self._roots())]
         while work:
             node, expanded = work.pop()
             if expanded:
@@ -231,33 +252,7 @@ class KernelBuilder:
             else:
                 work.append((node, True))
                 work.extend((child, False) for child in reversed(children(node)))
-        chosen = _chosen(order)
-        for node in scalars:
-            text = None if id(node) in chosen else baked(node)
-            if text is None:
-                hoisted[node.dtype, node.value.tobytes()].append(node)
-            else:
-                self.names[id(node)] = text
-        number = 0
-        for (register, kind), nodes in leaves.items():
-            self.registers.append(register)
-            self.names.update((id(node), number) for node in nodes)
-            self.gathered |= {number} if kind is Gather else set()
-            self.tables |= {number} if kind is Table else set()
-            number += 1
-        if self.labels is not None:
-            self.registers.append(self.labels.register)
-            self.label_input = number
-            number += 1
-        for nodes in hoisted.values():
-            assert isinstance(nodes[0], Scalar)
-            self.parameters.append(nodes[0])
-            self.names.update((id(node), number) for node in nodes)
-            number += 1
-        for node in order:
-            self.order.append(node)
-            self.names[id(node)] = number
-            number += 1
+        return leaves, scalars, order
 
     def register(self, node: Node) -> int | None:
         """Return the register that holds a node's values, or None."""
@@ -484,7 +479,7 @@ class KernelBuilder:
             flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
         needed = {id(root) for root in self._written()}
         for number, node in reversed(list(enumerate(self.order))):
-            shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            shown = HAS_FLAGS and has(node.operation, "arithmetic") and id(node) in needed
             shown = shown and node.dtype != HALF
             shown = shown and few.isdisjoint(map(id, node.arguments))
             if node.reports and shown:
@@ -523,9 +518,9 @@ def _chosen(order: list[Apply]) -> set[int]:
 
     Knowing them, the compiler would do the arithmetic with each, and raise no error when it runs.
     """
-    choosing = [node for node in order if node.operation in CHOOSING]
+    choosing = [node for node in order if has(node.operation, "choosing")]
     made = _made_of(order, {id(node) for node in choosing})
-    reporting = [node for node in order if node.reports and node.operation in ARITHMETIC]
+    reporting = [node for node in order if node.reports and has(node.operation, "arithmetic")]
     if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
         return set()
     return {id(a) for node in choosing for a in _values(node)}
@@ -535,8 +530,8 @@ def _of_few_values(order: list[Apply]) -> set[int]:
     """Return the values that are made of booleans, or of whatever else has few values."""
     few = set()
     for node in order:
-        whole = node.dtype.kind in "biu" and node.operation not in ARITHMETIC
-        if node.operation in FEW_VALUED or whole or _values(node)[0].dtype.kind == "b":
+        whole = node.dtype.kind in "biu" and not has(node.operation, "arithmetic")
+        if has(node.operation, "few") or whole or _values(node)[0].dtype.kind == "b":
             few.add(id(node))
     return _made_of(order, few)
 
@@ -556,19 +551,15 @@ def _hides(node: Apply) -> bool:
     Of a constant NaN, one to the power of anything, and the zero that an integer is multiplied by
     or masked with, the compiler knows the result.
     """
-    if node.operation in HIDING or node.operation in DEFINED:
+    if node.operation in DEFINED or has(node.operation, "hiding"):
         return True
     constants = [a.value for a in node.arguments if isinstance(a, Scalar)]
     if not constants:
         return False
     if node.dtype.kind in "biu":
-        return node.operation not in _KEEPING
+        return not has(node.operation, "keeping")
     powers = node.operation in ("power", "float_power")
     return any(c != c or (powers and c in (0, 1)) for c in constants)
-
-
-_KEEPING = frozenset(["add", "subtract", "bitwise_xor"])
-"""Operations on integers whose results depend on each operand, whatever the other one is."""
 
 
 def _values(node: Apply) -> tuple[Node, ...]:

@@ -59,10 +59,10 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",
-        METHODS: "conj conjugate squeeze swapaxes transpose",
+        METHODS: "conj conjugate ravel reshape squeeze swapaxes transpose",
         "gpusched.adapters.tasks": "renamed",
-        "numpy": "broadcast_to expand_dims flip fliplr flipud imag moveaxis real rollaxis "
-        "squeeze swapaxes transpose",
+        "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to expand_dims flip fliplr flipud "
+        "imag moveaxis ravel real reshape rollaxis squeeze swapaxes transpose",
     },
     "elementwise": {
         "numpy": "clip where",
@@ -73,9 +73,9 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.chunk": "trim",
         "gpusched.adapters.tasks": "renamed",
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
-        METHODS: "ravel repeat reshape squeeze transpose",
-        "numpy": "atleast_1d atleast_2d broadcast_to flip fliplr flipud moveaxis ravel repeat "
-        "roll rollaxis stack swapaxes tile",
+        METHODS: "flatten ravel repeat reshape squeeze transpose",
+        "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to flip fliplr flipud moveaxis ravel "
+        "repeat reshape roll rollaxis stack swapaxes tile",
     },
     "keeps": {
         "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",
@@ -121,7 +121,7 @@ NAMES: dict[str, dict[str, str]] = {
         "mean min ones ones_like prod repeat roll sort stack sum tile zeros zeros_like",
     },
     "fresh": {
-        METHODS: "clip copy",
+        METHODS: "clip copy flatten",
         "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like "
         "ravel_multi_index stack where zeros_like",
     },

@@ -6,7 +6,8 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
+
+ITERATED = 64
+"""How long a chunk may be of which a loop takes each item: each is recorded on its own."""
 
 FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 """Operations that NumPy's power of floats is, by the one exponent of all."""
@@ -303,35 +307,66 @@ class LazyChunk(NDArrayOperatorsMixin):
         return format(value[()] if self._scalar else value, spec)
 
     def __iter__(self) -> Iterator[Any]:
-        self._recorder.stop(GraphBreak.CHANGES("iterates over a chunk"))
+        if len(self) > ITERATED:
+            self._recorder.stop(GraphBreak.CHANGES("iterates over a long chunk"))
+        return map(self.__getitem__, range(len(self)))
 
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Record ``chunk[mask] = number``: the same chunk, with another value from now on.
+        """Record ``chunk[index] = number``: the same chunk, with another value from now on.
 
-        The mask chooses elements, or all of what its axes lead to.
+        A mask chooses elements, or all of what its axes lead to. Anything else chooses positions
+        along each axis, by itself.
         """
         with recording(self._recorder) as recorder:
-            mask = isinstance(index, LazyChunk) and index.dtype == bool and index.shape
-            whole = mask and index.shape == self.shape[: index.ndim]
             plain = type(value) in PYTHON_SCALARS or (
                 isinstance(value, np.generic) and value.dtype in SUPPORTED
             )
-            if not self._fresh or not whole or not plain or self.dtype.kind == "c":
+            mask = self._chosen(index) if self.shape else None
+            if not self._fresh or mask is None or not plain or self.dtype.kind == "c":
                 recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
-            if index.ndim < self.ndim:
-                index = index[(Ellipsis, *(None,) * (self.ndim - index.ndim))]
             try:
                 # As NumPy converts it, which says so where the number does not fit.
                 number = recorder.cast(value, self.dtype)
             except UnfusibleError as reason:
                 recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
-            self._node = recorder.apply("where", (index._node, number, self._node), self.dtype)
+            self._node = recorder.apply("where", (mask._node, number, self._node), self.dtype)
+
+    def _chosen(self, index: Any) -> Any:
+        """Return a mask of what an index chooses; None if that is no mask, and not one per axis."""
+        if isinstance(index, LazyChunk):
+            fits = index.dtype == bool and index.shape and index.shape == self.shape[: index.ndim]
+            return index[(..., *(None,) * (self.ndim - index.ndim))] if fits else None
+        items = index if type(index) is tuple else (index,)
+        before = next((k for k, item in enumerate(items) if item is Ellipsis), None)
+        if before is not None:
+            rest = (slice(None),) * (self.ndim - len(items) + 1)
+            items = (*items[:before], *rest, *items[before + 1 :])
+        lists = [list(item) for item in items if type(item) in (list, tuple)]
+        single = [[item] for item in items if type(item) not in (list, tuple, slice)]
+        # Two lists choose pairs of positions. A bool is a mask, and no number.
+        if (
+            len(lists) > 1
+            or len(items) > self.ndim
+            or not all(map(_is_of_integers, lists + single))
+        ):
+            return None
+        chosen = []
+        for axis, item in enumerate(items or (slice(None),)):
+            along = np.zeros(self.shape[axis], bool)
+            along[list(item) if type(item) is tuple else item] = True
+            shape = [-1 if k == axis else 1 for k in range(self.ndim)]
+            chosen.append(LazyChunk(self._recorder, self._recorder.constant(along.reshape(shape))))
+        return reduce(and_, chosen)
 
     def __reduce__(self) -> Any:
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
+
+
+def _is_of_integers(items: list[Any]) -> bool:
+    return bool(items) and all(type(n) is int or isinstance(n, np.integer) for n in items)
 
 
 def _getitem(array: np.ndarray, index: Any) -> Any:

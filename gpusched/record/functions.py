@@ -191,6 +191,18 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 
 
+@_records(np.diff)
+def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1) -> Any:
+    if type(n) is not int or n < 1:
+        raise UnfusibleError(GraphBreak.OPTION, "differences of another order than one or more")
+    (before,) = normalize_axis_tuple(axis, _array(a).ndim)
+    along = (slice(None),) * before
+    less = np.not_equal if a.dtype == bool else np.subtract
+    for _ in range(n):
+        a = less(a[*along, 1:], a[*along, :-1])
+    return a
+
+
 # Views ----------------------------------------------------------------------------------
 
 
@@ -215,6 +227,33 @@ def _viewed(function: Callable[..., Any]) -> None:
 for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                   np.broadcast_to, np.rollaxis, np.flipud, np.fliplr):  # fmt: skip
     _viewed(_function)
+
+
+# Rearranging ----------------------------------------------------------------------------
+
+
+def _rearranged(function: Callable[..., Any], recorder: Recorder, a: Any, *args: Any,
+                **options: Any) -> Any:  # fmt: skip
+    """Record a call of NumPy's that moves elements to where numbers and the shape say.
+
+    NumPy makes it, on the array itself, so that its errors, its order in memory and whether it
+    is a view are NumPy's. By memory alone (orders A and K) it would depend on what stands in.
+    """
+    if not isinstance(a, LazyChunk) or not all(map(_is_of_numbers, (*args, *options.values()))):
+        raise UnfusibleError(GraphBreak.OPTION, "elements that a chunk's values move")
+    return compute(recorder, function, (a, *args), options, copies=True)
+
+
+def _is_of_numbers(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(map(_is_of_numbers, value))
+    number = value is None or type(value) is int or isinstance(value, np.integer)
+    return number or (type(value) is str and value in ("C", "F"))
+
+
+_REARRANGING: tuple[Any, ...] = (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.ravel, np.repeat,
+                                 np.reshape, np.roll, np.tile)  # fmt: skip
+HANDLERS.update({function: partial(_rearranged, function) for function in _REARRANGING})
 
 
 # Joining --------------------------------------------------------------------------------
@@ -509,7 +548,7 @@ def _install() -> None:
     for name, handler in _REDUCTIONS.items():
         HANDLERS[getattr(np, name)] = _without_combine(handler)
     for name in ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "round",
-                 "squeeze", "swapaxes"):  # fmt: skip
+                 "squeeze", "swapaxes", "ravel", "repeat"):  # fmt: skip
         METHODS[name] = method_of(HANDLERS[getattr(np, name)])
 
 
@@ -529,6 +568,14 @@ def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, 
 def _transpose(self: LazyChunk, *axes: Any) -> Any:
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)
     return np.transpose(self, order)
+
+
+def _reshape_method(self: LazyChunk, *shape: Any, order: Any = "C") -> Any:
+    return np.reshape(self, shape[0] if len(shape) == 1 else shape, order)
+
+
+def _flatten_method(self: LazyChunk, order: Any = "C") -> Any:
+    return np.ravel(self, order).copy()
 
 
 def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
@@ -555,4 +602,6 @@ METHODS["transpose"] = _transpose
 METHODS["conj"] = METHODS["conjugate"] = _conjugate
 METHODS["clip"] = _clip_method
 METHODS["copy"] = _copy_method
+METHODS["reshape"] = _reshape_method
+METHODS["flatten"] = _flatten_method
 HANDLERS[np.amin], HANDLERS[np.amax] = HANDLERS[np.min], HANDLERS[np.max]

@@ -18,7 +18,6 @@ from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.emit.policy import LANES
 from gpusched.plan import tiers, tiles, unjoined
-from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -39,6 +38,7 @@ from gpusched.plan.expression import (
     scalar,
 )
 from gpusched.plan.layout import axis_order
+from gpusched.plan.modes import bounds
 from gpusched.plan.plan import (
     Allocation,
     Call,

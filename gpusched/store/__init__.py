@@ -2,9 +2,8 @@
 
 In the order of calls: `handles` are kernels as launches hold them, kept by `kernelstore`;
 `emitters` and `processors` are what a key consists of besides the kernel; `sharing` looks for
-machine code on disk (`codefiles`, `kernelfiles`, `packs`), asks other workers, and the `service`;
-`worthwhile` and `budgets` say when a kernel is compiled at all, by the `compiletimes` that were
-learned and the `unfusedtimes` of all processes, and `background` has it done, where that can wait
-when it is `uncompiled`; `tuned` remembers what is fastest, under the lock of `turns`; `statistics`
-counts all of it.
+machine code on disk (`codefiles`, `kernelfiles`), asks other workers, and the `service`;
+`worthwhile` and `budgets` say when a kernel is compiled at all, by how long compilations have taken
+and the `unfusedtimes` of all processes, and `background` has it done, where that can wait when it
+is `uncompiled`; `tuned` remembers what is fastest; `statistics` counts all of it.
 """

@@ -138,8 +138,7 @@ def _begin_again() -> None:
     _process = Background()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)
 
 
 def request(handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:

@@ -58,7 +58,7 @@ class Budgets:
         self._graphs.pop(plan, None)
         self._graphs[plan] = graph or plan
         for handle in plan:
-            cost = self._costs[handle.name] = worthwhile.expected(handle)
+            cost = self._costs[handle.name] = worthwhile.expected(handle.kernel)
             self._paid[handle.name] = cost if _is_asked(handle) else 0.0
         if len(self._graphs) > PLANS:
             self._forget(next(iter(self._graphs)))

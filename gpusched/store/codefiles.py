@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gpusched.files import is_own, own_folder, write_whole
+
+T = TypeVar("T")
 
 CHECKSUM = 16
 """Bytes in front of the code."""
@@ -94,6 +99,25 @@ def read(path: Path, levels: int = 1, start: int = 0) -> bytes | None:
     return None
 
 
+def entries(path: Path | None, value: Callable[[Any], T]) -> dict[str, T]:
+    """Return what a file has as JSON, by name; nothing if it is missing or damaged.
+
+    It is made again then, as all that is kept in this way.
+
+    Parameters
+    ----------
+    path
+        The file; None for none.
+    value
+        Reads an entry; a `ValueError` or `TypeError` of it means that the file is damaged.
+    """
+    content = read(path) if path else None
+    try:
+        return {str(name): value(each) for name, each in json.loads(content or b"{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
 def folder_for(path: Path, levels: int = 1) -> None:
     """Make the folder of a file, if need be, so that nobody else may enter it.
 
@@ -129,12 +153,17 @@ def write(path: Path, content: bytes, levels: int = 1) -> None:
     write_whole(path, content, 0o600)
 
 
-def write_or_warn(path: Path, content: bytes) -> None:
+def write_or_warn(path: Path, content: bytes, stacklevel: int = 3) -> None:
     """Write a file that is made again where it is missing: if it cannot be written, say so."""
     try:
         write(path, content)
     except OSError as error:
-        warn_unwritable(path, error, stacklevel=3)
+        warn_unwritable(path, error, stacklevel)
+
+
+def write_entries(path: Path, found: dict[str, Any]) -> None:
+    """Write what `entries` reads; what another process writes at the same time may be lost."""
+    write_or_warn(path, json.dumps(found, indent=1).encode(), stacklevel=4)
 
 
 def warn_unwritable(path: Path, error: OSError, stacklevel: int = 2) -> None:

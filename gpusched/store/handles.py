@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
+from gpusched import events
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.store.statistics import compiling_for
@@ -100,8 +102,8 @@ class Handle:
 
     Notes
     -----
-    Thread-safe: what threads set is the same whoever sets it, and never taken back. `call` is set
-    before `ready`.
+    Thread-safe: it is compiled once, and what is set is never taken back. `call` is set before
+    `ready`.
     """
 
     def __init__(
@@ -115,6 +117,8 @@ class Handle:
         self.ready = False
         self.call: Call = self._compile_and_call
         self.native: NativeKernel | None = None
+        self.compiled: CompiledKernel | None = None
+        """What it is once it is ready."""
         self.error: Exception | None = None
         """Why it could not be compiled, if so."""
         self.requested = False
@@ -125,6 +129,7 @@ class Handle:
         """Seconds that have been spent doing without it, in all threads."""
         self._looked = False
         self._looking = threading.Lock()
+        self._compiling = threading.Lock()
         self._known = known
         self._obtain = obtain
 
@@ -146,16 +151,22 @@ class Handle:
         return self.ready
 
     def wait(self) -> None:
-        """Compile it if need be; raise what the compiler raises."""
-        if not self.ready:
-            with compiling_for(self.name):
+        """Compile it if need be, or wait for whoever does; raise what the compiler raises."""
+        if self.ready:
+            return
+        started = time.perf_counter()
+        with compiling_for(self.name), self._compiling:
+            if self.compiled is None:
                 self._set(self._obtain())
+            elif events.active:
+                events.record_since("compile", self.name, started, about="thread")
 
     def begin_again(self) -> None:
-        """Let go of a lock that a thread held which a forked process has not."""
-        self._looking = threading.Lock()
+        """Let go of locks that threads held which a forked process has not."""
+        self._looking, self._compiling = threading.Lock(), threading.Lock()
 
     def _set(self, found: CompiledKernel) -> None:
+        self.compiled = found
         self.native = found.native
         self.call = found.call
         self.ready = True

@@ -154,12 +154,7 @@ def _folders_of(path: Path) -> list[Path]:
 
 def made_with(path: Path) -> dict[str, str]:
     """Return what a folder says that it is for; nothing where it does not say so."""
-    content = codefiles.read(path / MADE_WITH)
-    try:
-        told = json.loads(content or b"{}")
-        return {str(name): str(value) for name, value in told.items()}
-    except (ValueError, AttributeError):
-        return {}  # Damaged: it is for people only.
+    return codefiles.entries(path / MADE_WITH, str)
 
 
 def describe(path: Path, made: dict[str, str]) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import itertools
-import json
 import os
 import platform
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from gpusched.store import codefiles, kernelfiles
 
@@ -55,11 +55,11 @@ def _described() -> tuple[str, str]:
     """Return LLVM's name and features of this machine's processor, remembered if possible."""
     kind, root = _kind(), kernelfiles.directory()
     path = root / FILE if root and kind else None
-    known = _entries(path)
+    known = codefiles.entries(path, _entry)
     if kind not in known:
         known[kind] = _from_llvm()
         if path is not None:
-            codefiles.write_or_warn(path, json.dumps(known, indent=1).encode())
+            codefiles.write_entries(path, known)
     return known[kind]
 
 
@@ -106,14 +106,9 @@ def _from_llvm() -> tuple[str, str]:
     return str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten())
 
 
-def _entries(path: Path | None) -> dict[str, tuple[str, str]]:
-    """Return what a file says; nothing if it is damaged, as it is made again."""
-    content = codefiles.read(path) if path else None
-    try:
-        told = json.loads(content or b"{}")
-        return {str(kind): (str(name), str(features)) for kind, (name, features) in told.items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}
+def _entry(told: Any) -> tuple[str, str]:
+    name, features = told
+    return str(name), str(features)
 
 
 @lru_cache(maxsize=1)

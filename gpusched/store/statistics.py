@@ -194,8 +194,7 @@ def _begin_again() -> None:
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)
 
 
 class _Updating:

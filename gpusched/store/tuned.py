@@ -5,11 +5,14 @@ It is looked at when a kernel is compiled, and never afterwards.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +22,8 @@ from gpusched import config
 from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel, Options
-from gpusched.store import codefiles, emitters, kernelfiles, kernelstore, processors, sharing
+from gpusched.store import codefiles, emitters, kernelfiles, kernelstore, processors
 from gpusched.store.statistics import updating
-from gpusched.store.turns import turn
 
 FILE = "tuning.json"
 """In the cache directory."""
@@ -151,8 +153,27 @@ def add(path: Path, given: Choices) -> int:
 def _change(path: Path, change: Callable[[Choices], Choices]) -> None:
     """Replace a file's content, while no other process does."""
     # Not the other way round: no thread holds a lock while it waits for another process.
-    with turn(path, sharing.patience()), _lock:
+    with _alone(path), _lock:
         codefiles.write(path, encoded(change(_entries(path))))
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let no other process change a file of a folder meanwhile.
+
+    Where a file system has no locks, what another process writes at the same time may be lost.
+    """
+    codefiles.folder_for(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+        # A child forked meanwhile has the folder open, too; closing alone would leave it the lock.
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_UN)
+    finally:
+        os.close(folder)
 
 
 def encoded(entries: Choices) -> bytes:

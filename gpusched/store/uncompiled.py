@@ -75,5 +75,4 @@ def _begin_again() -> None:
     running = Running()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)

@@ -1,17 +1,32 @@
 """When a kernel is worth its compilation: seconds that are expected to be saved, and to be spent.
 
-Every constant of the rule is here, with what it was measured by.
+Every constant of the rule is here, with what it was measured by. How long compilations take on a
+machine is learned from those that there have been.
 """
 
 from __future__ import annotations
 
+import platform
+import threading
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import compiletimes
+from gpusched.store import codefiles, kernelfiles
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
+
+FILE = "compile-times.json"
+"""In the cache directory; by the machine's name, since machines may share that."""
+
+DEFAULT = 1.0
+"""Times what is expected of a kernel, until something has been learned here."""
+
+_NEWEST = 0.1
+"""Weight of the last compilation at least, so that a busy hour is forgotten."""
 
 FIXED, STATEMENT, HEAVY, REDUCTION = 0.06, 0.01, 0.1, 0.1
 """Seconds of a compilation: for any kernel, for each statement, for each function such as `exp`,
@@ -26,17 +41,78 @@ BESIDE = 3.0
 third of a core, see `gpusched.store.service.priority`."""
 
 
-def expected(handle: Handle) -> float:
-    """Return the seconds of processor time that a compilation is expected to take."""
-    return units(handle.kernel) * compiletimes.factor()
+@dataclass(frozen=True)
+class Learned:
+    """What is known of a machine."""
+
+    factor: float = DEFAULT
+    """Seconds that compilations take, in times of what is expected where nothing is known."""
+    compilations: int = 0
+
+    def after(self, ratio: float) -> Learned:
+        """Return what is known after one more compilation.
+
+        Parameters
+        ----------
+        ratio
+            Its seconds, in times of what was expected of it.
+
+        Examples
+        --------
+        >>> from gpusched.store.worthwhile import Learned
+        >>> Learned().after(4.0).after(1.0)
+        Learned(factor=2.0, compilations=2)
+        """
+        count = self.compilations + 1
+        weight = max(1 / count, _NEWEST)
+        # A mean of logarithms: one that took ten times as long counts as one that took a tenth.
+        return Learned(self.factor ** (1 - weight) * ratio**weight, count)
 
 
-def units(kernel: Kernel) -> float:
+_lock = threading.Lock()
+_read: dict[Path | None, Learned] = {}
+
+
+def expected(kernel: Kernel) -> float:
+    """Return the seconds of processor time that a compilation is expected to take here."""
+    return _units(kernel) * _known(_path()).factor
+
+
+def learn(kernel: Kernel, seconds: float) -> None:
+    """Note how many seconds of processor time a kernel's compilation has taken."""
+    if seconds <= 0:
+        return
+    with _lock:
+        path = _path()
+        found = _read[path] = _known(path).after(seconds / _units(kernel))
+    if path is not None:
+        known = codefiles.entries(path, _entry)
+        codefiles.write_entries(path, known | {platform.node(): (found.factor, found.compilations)})
+
+
+def _units(kernel: Kernel) -> float:
     """Return the seconds that a kernel's compilation took where the constants were measured."""
     statements = len(kernel.statements)
     heavy = len({s.operation for s in kernel.statements if named(s.operation).heavy})
     reductions = sum(output.combine is not None for output in kernel.outputs)
     return FIXED + STATEMENT * statements + HEAVY * heavy + REDUCTION * reductions
+
+
+def _path() -> Path | None:
+    root = kernelfiles.directory()
+    return root and root / FILE
+
+
+def _known(path: Path | None) -> Learned:
+    if path not in _read:
+        entry = codefiles.entries(path, _entry).get(platform.node())
+        _read[path] = Learned(*entry) if entry else Learned()
+    return _read[path]
+
+
+def _entry(told: Any) -> tuple[float, int]:
+    factor, count = told
+    return float(factor), int(count)
 
 
 def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float = 0.0) -> float:
@@ -56,7 +132,7 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     """
     waiting = list(handles)
     ahead = max(left * seconds, sum(handle.spent for handle in waiting))
-    cost = starting + sum(map(expected, waiting))
+    cost = starting + sum(expected(handle.kernel) for handle in waiting)
     # Runs that begin before the kernels are there have nothing of them.
     without = cores() * BESIDE * cost
     return SAVED * (ahead - without) - cost

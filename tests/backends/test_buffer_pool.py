@@ -21,9 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched import enable, reset_statistics, statistics
-from gpusched.backends import huge_pages
+from gpusched.backends import buffer_pool
 from gpusched.backends.buffer_pool import (
     GRANULE,
+    HUGE,
     SMALLEST,
     BufferPool,
     configured_keep,
@@ -254,7 +255,7 @@ def test_no_thread_where_buffers_are_kept_for_ever() -> None:
 def test_memory_that_runs_out_is_looked_for_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = bounded(1 << 24)
     assert pool.empty(SHAPE, FLOAT).shape == SHAPE
-    real, asked = huge_pages.block, []
+    real, asked = buffer_pool.new_block, []
 
     def scarce(size: int) -> np.ndarray:
         asked.append(pool.held())
@@ -262,23 +263,21 @@ def test_memory_that_runs_out_is_looked_for_in_the_pool(monkeypatch: pytest.Monk
             raise MemoryError("no more")
         return real(size)
 
-    monkeypatch.setattr(huge_pages, "block", scarce)
+    monkeypatch.setattr(buffer_pool, "new_block", scarce)
     assert pool.empty((SMALLEST // 2,), FLOAT).nbytes == 2 * SMALLEST
     assert asked == [SMALLEST, 0]
 
 
 def test_no_memory_is_a_memory_error() -> None:
     with pytest.raises(MemoryError, match="cannot allocate"):
-        huge_pages.block(1 << 62)
+        buffer_pool.new_block(1 << 62)
 
 
-@pytest.mark.parametrize(
-    "size", [1, GRANULE, huge_pages.HUGE - 1, huge_pages.HUGE, 3 * huge_pages.HUGE + GRANULE]
-)
+@pytest.mark.parametrize("size", [1, GRANULE, HUGE - 1, HUGE, 3 * HUGE + GRANULE])
 def test_blocks_are_whole_and_aligned(size: int) -> None:
-    block = huge_pages.block(size)
+    block = buffer_pool.new_block(size)
     assert block.nbytes == size
-    assert address(block) % (huge_pages.HUGE if size >= huge_pages.HUGE else 4096) == 0
+    assert address(block) % (HUGE if size >= HUGE else 4096) == 0
     block[:] = 7
     assert block[0] == block[-1] == 7
 
@@ -356,7 +355,7 @@ def test_a_fraction_is_of_the_machine() -> None:
 def test_bad_limits(value: object) -> None:
     with (
         dask.config.set({"gpusched.memory.pool-limit": value}),
-        pytest.raises(ChoiceError, match=r"pool-limit is .*write bytes"),
+        pytest.raises(ChoiceError, match=r"pool-limit cannot be .*write a size"),
     ):
         configured_limit()
 
@@ -371,7 +370,7 @@ def test_how_long_buffers_are_kept(value: object, expected: float | None) -> Non
 def test_bad_times(value: object) -> None:
     with (
         dask.config.set({"gpusched.memory.pool-keep": value}),
-        pytest.raises(ChoiceError, match=r"pool-keep is .*write a time"),
+        pytest.raises(ChoiceError, match=r"pool-keep cannot be .*write seconds"),
     ):
         configured_keep()
 
@@ -381,6 +380,6 @@ def test_a_bad_setting_is_told_by_the_program() -> None:
     with (
         enable(),
         dask.config.set({"gpusched.memory.pool-limit": "lots"}),
-        pytest.raises(ChoiceError, match="pool-limit is 'lots'"),
+        pytest.raises(ChoiceError, match="pool-limit cannot be 'lots'"),
     ):
         ((x + 1) * 2).compute(scheduler="sync")

@@ -1,7 +1,7 @@
 """Operations that stand alone, on large chunks: ``python -m tests.benchmarks.alone --help``.
 
 Each is a whole dask program of one operation, in turns with plain dask on the same threads. What
-NumPy computes as fast belongs in `gpusched.emit.operations.FAST_IN_NUMPY`.
+NumPy computes as fast has the trait "alone" in `gpusched.emit.operations`.
 """
 
 from __future__ import annotations

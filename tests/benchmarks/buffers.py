@@ -19,8 +19,7 @@ import numpy as np
 from dask.base import persist
 
 from gpusched import enable
-from gpusched.backends import huge_pages
-from gpusched.backends.buffer_pool import pool
+from gpusched.backends.buffer_pool import new_block, pool
 from tests.benchmarks import report
 from tests.benchmarks.contenders.base import THREADS
 from tests.benchmarks.overhead import chunk_task
@@ -87,7 +86,7 @@ def fills(rounds: int) -> Iterable[str]:
         {
             "a buffer that is there": lambda: warm.fill(1),
             "one of the pool, used before": lambda: pool.full(shape, 1, dtype),
-            "new memory on huge pages (gpusched)": lambda: huge_pages.block(FILLED).fill(1),
+            "new memory on huge pages (gpusched)": lambda: new_block(FILLED).fill(1),
             "new memory of NumPy": lambda: np.empty(FILLED, "u1").fill(1),
         },
         rounds,

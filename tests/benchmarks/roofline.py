@@ -19,8 +19,8 @@ from gpusched.backends.cuda.runtime import compile_for
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import EXACT, FAST, Access, Kernel
 from gpusched.emit.skeleton.text import width
+from gpusched.plan.modes import applied
 from gpusched.plan.plan import Launch
-from gpusched.plan.precision import applied
 from gpusched.store.handles import CompiledKernel
 from tests.backends.cuda import sass
 from tests.benchmarks import names

@@ -18,7 +18,8 @@ import pytest
 
 import gpusched as package
 from gpusched.backends import cache
-from gpusched.store import emitters, kernelfiles, packs
+from gpusched.cli import packs
+from gpusched.store import emitters, kernelfiles
 
 from .conftest import Runner, call
 

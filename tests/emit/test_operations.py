@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from gpusched.emit import operations
 from gpusched.emit.operations import OPERATIONS, operation_of
 from tests.record.recording import check, record
 from tests.tiers import every, exhaustive
@@ -304,3 +305,9 @@ def test_zeros_have_numpys_signs(dtype: str, layout: str) -> None:
             assert not check(function, a, b).recorder.breaks
         still = np.broadcast_to(scalar(0), a.shape)
         check(lambda a, b: np.clip(a, b, 1), a, still)
+
+
+def test_traits_are_of_operations_that_there_are() -> None:
+    assert operations._NAMES.keys() == operations.TRAITS.keys()
+    named = {name for names in operations._NAMES.values() for name in names.split()}
+    assert named - operations.OPERATIONS.keys() == set()

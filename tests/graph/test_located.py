@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import dask.array as da
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpusched
 
@@ -43,3 +48,53 @@ def test_chunks_are_trimmed_where_they_are() -> None:
     found = da.map_overlap(lambda a: a * 2 + 1, x, depth=(2, 1), boundary="none", dtype=float)
     np.testing.assert_array_equal(found.compute(scheduler="sync"), values * 2 + 1)
     assert not gpusched.statistics().breaks
+
+
+CHANGING = {
+    "sum": np.sum,
+    "last axis": partial(np.sum, axis=-1),
+    "new axis": lambda a: a[None],
+    "first": lambda a: a[0],
+    "flat": np.ravel,
+    "same": lambda a: a * 2,
+    "number": lambda a: float(a[(0,) * a.ndim]),
+    "list": lambda a: a.tolist(),
+}
+"""Functions that may return other axes than `map_overlap` is told of."""
+
+
+def _outcome(array: da.Array) -> Any:
+    try:
+        return array.compute(scheduler="sync")
+    except Exception as error:  # noqa: BLE001  compared with dask's
+        return repr(error)
+
+
+@pytest.mark.usefixtures("everything_fused")
+def test_functions_that_return_fewer_axes_are_trimmed() -> None:
+    one = da.map_overlap(np.sum, da.ones(3), depth=1, boundary="reflect", meta=np.empty(0))
+    assert one.compute(scheduler="sync") == 5
+    rows = da.map_overlap(partial(np.sum, axis=1), da.ones((4, 4), chunks=2), depth=1,
+                          boundary=0, meta=np.empty(0))  # fmt: skip
+    with gpusched.disable():
+        expected = _outcome(rows)
+    np.testing.assert_equal(_outcome(rows), expected)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("everything_fused")
+@pytest.mark.parametrize("function", CHANGING.values(), ids=CHANGING)
+@given(st.data())
+def test_chunks_of_other_axes_are_trimmed_as_dask_does(function: Any, data: st.DataObject) -> None:
+    """Functions return what they like: dask trims the axes that there are."""
+    ndim = data.draw(st.integers(1, 3))
+    x = da.ones((4,) * ndim, chunks=data.draw(st.sampled_from([2, 4])))
+    boundary = data.draw(st.sampled_from(["reflect", "none", "periodic", 0]))
+    options = data.draw(st.sampled_from([{}, {"drop_axis": 0}, {"new_axis": 0}]))
+    depth = data.draw(st.sampled_from([1, {0: 1}]))
+    found = da.map_overlap(function, x + 1, depth=depth, boundary=boundary, meta=np.empty(0),
+                           **options)  # fmt: skip
+    after = data.draw(st.sampled_from([lambda r: r, lambda r: r + 1, lambda r: r.sum()]))
+    with gpusched.disable():
+        expected = _outcome(after(found))
+    np.testing.assert_equal(_outcome(after(found)), expected)

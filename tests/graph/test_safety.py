@@ -245,18 +245,6 @@ def decides_twice(x: Any) -> Any:
     return x * 2 if x.ndim and x[0] else x
 
 
-def iterates(x: Any) -> Any:
-    total = 0
-    for row in x:
-        total = total + row
-    return total
-
-
-def unpacks(x: Any) -> Any:
-    first, second = x
-    return first + second
-
-
 def formats(x: Any) -> Any:
     return x + len(f"{x}")
 
@@ -326,8 +314,6 @@ UNSAFE = {
     suppresses: "calls suppress",
     decides: "decides by",
     decides_twice: "decides by",
-    iterates: "loops over",
-    unpacks: "unpacks",
     formats: "formats",
     formats_with_percent: "computes %",
     out_by_position: "calls clip with arguments that no kernel honours",

@@ -368,7 +368,7 @@ def test_a_forked_process_asks_for_itself(
     waiting._pending[handle] = None
     monkeypatch.setattr(background, "_process", waiting)
     # As if another thread were compiling it, and loading it.
-    with cache.kernels._held[handle.kernel].lock, handle._looking:
+    with handle._compiling, handle._looking:
         pid = os.fork()
         if not pid:
             signal.alarm(int(PATIENCE))

@@ -121,6 +121,34 @@ def test_one_task_takes_for_two_chunks() -> None:
     assert changed({node.key: node for node in nodes}, ["all-y", "all-z"])
 
 
+@pytest.mark.parametrize(
+    ("x", "sources", "made", "whole"),
+    [
+        pytest.param(LINE, [LINE, LINE * 9], None, True, id="data"),
+        pytest.param(LINE, [LINE, LINE[:3]], operator.neg, True, id="chunks, one of them shorter"),
+        pytest.param(LINE.astype("f4"), [LINE, LINE.astype("f4")], None, False, id="dtypes"),
+        pytest.param(PLANE, [PLANE, PLANE[:, :1]], None, False, id="data that is broadcast"),
+        pytest.param(PLANE, [-PLANE, PLANE], lambda x: x[:, : 1 + (x.sum() > 0)], False,
+                     id="chunks that a user's function has made shorter"),
+    ],
+)  # fmt: skip
+def test_tasks_take_of_several_chunks(x: Any, sources: Any, made: Any, whole: bool) -> None:
+    others = (slice(0, 2),) * (x.ndim - 1)
+    sizes, nodes = Sizes({}), [DataNode("chunk-a", x), *(piece(A, k, others) for k in (0, 1))]
+    sizes.add("s", 8, PLANE.shape[: x.ndim])
+    for k, positions in enumerate(([2, 0], [-1, 2])):
+        key, rest = ("s", k, *(0 for _ in x.shape[1:])), (slice(None),) * (x.ndim - 1)
+        data = [DataNode(key, sources[k])]
+        if made is not None:
+            data = [DataNode(f"data-{k}", sources[k]), Task(key, made, TaskRef(f"data-{k}"))]
+        index = DataNode(f"index-{k}", (1, (np.array(positions), *rest)))
+        nodes += [*data, index, Task(("t", k), take, TaskRef(key), TaskRef(index.key)),
+                  Task(("z", k), operator.add, TaskRef((A, k)), TaskRef(("t", k)))]  # fmt: skip
+    rows = [TaskRef(("z", k)) if x.ndim == 1 else List(TaskRef(("z", k))) for k in (0, 1)]
+    nodes.append(Task("all", finalize, List(*rows)))
+    assert changed({node.key: node for node in nodes}, ["all"], sizes) is whole
+
+
 # Any graph -------------------------------------------------------------------------------------
 
 
@@ -150,6 +178,11 @@ def unary(r: Random, ndim: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     ])  # fmt: skip
 
 
+def shorter(array: Any) -> Any:
+    """Return less of some chunks than of others, as functions of users may."""
+    return array[..., :1] if array.sum() > 0 else array
+
+
 class Program:
     """Tasks of pieces at random, and what they return."""
 
@@ -159,20 +192,28 @@ class Program:
         self.values: dict[Any, Any] = {}
         self.places: list[Any] = []
         self.layers: list[str] = []
+        self.totals: list[Any] = []
+        """Numbers that all pieces of a layer are needed for."""
         self.sizes = Sizes({})
         ndim = r.choice([1, 2, 2, 3])
-        self.axes = sorted(r.sample(range(ndim), r.randint(1, min(2, ndim))))
+        self.plain = r.random() < 0.4
+        """Whether tasks take as many positions as pieces have, along the axis that is divided."""
+        self.axes = sorted(r.sample(range(ndim), 1 if self.plain else r.randint(1, min(2, ndim))))
         lengths = {axis: r.choice([(2, 2), (1, 2), (1, 1), (2, 1, 1)]) for axis in self.axes}
         for name in r.choice([["a"], ["a", "b"], ["a", "b"]]):
             shape = [sum(lengths[k]) if k in lengths else r.choice([1, 2, 2]) for k in range(ndim)]
             self._source(name, shape, lengths)
-        for number in range(r.choice([0, 0, 1, 2])):
+        for number in range(r.choice([1, 2] if self.plain else [0, 0, 1, 2])):
             self._taken(f"t{number}", shape, lengths)
         for number in range(r.randint(1, 6)):
             self._layer(f"y{number}")
+            if r.random() < 0.2:
+                self._total(self.layers[-1])
+                self._taken(f"u{number}", shape, lengths)
 
     def _source(self, name: str, shape: list[int], lengths: dict[int, Any]) -> None:
-        values = np.array([self.r.randint(-9, 9) for _ in range(int(np.prod(shape)))], "f8")
+        values = np.array([self.r.randint(-9, 9) for _ in range(int(np.prod(shape)))],
+                          self.r.choice(["f8", "f4"]))  # fmt: skip
         self._add(DataNode(f"chunk-{name}", values.reshape(shape)))
         self.places = list(product(*(range(len(lengths[axis])) for axis in self.axes)))
         for place in self.places:
@@ -187,21 +228,33 @@ class Program:
     def _taken(self, name: str, shape: list[int], lengths: dict[int, Any]) -> None:
         """Add what tasks take of a chunk, for each place as much as a piece has, or nearly so."""
         r, before = self.r, dict(self.tasks)
-        axis = r.choice([*self.axes, *self.axes, r.randrange(len(shape))])
+        axis = self.axes[0] if self.plain else r.choice([*self.axes, r.randrange(len(shape))])
         long = [r.choice([3, 3, 2]) if k == axis else r.choice([n, 1])
                 for k, n in enumerate(shape)]  # fmt: skip
-        chunk_of = [f"chunk-{name}"] if r.random() < 0.8 else [f"chunk-{name}", f"chunk-{name}b"]
+        # One chunk, chunks of one array, which may follow each other, or of two.
+        along = axis if r.random() < 0.8 else r.randrange(len(shape))
+        chunk_of: list[Any] = r.choice([
+            [f"chunk-{name}"], [f"chunk-{name}", f"chunk-{name}b"],
+            *[[(f"chunk-{name}", *(k * (a == along) for a in range(len(shape)))) for k in range(3)]]
+            * 2])  # fmt: skip
+        made = r.choice([None, None, operator.neg, np.add, shorter])
         for each in chunk_of:
-            values = np.array([r.randint(-9, 9) for _ in range(int(np.prod(long)))], "f8")
-            if r.random() < 0.3:
-                self._add(DataNode(f"data-{each}", values.reshape(long)))
-                self._add(Task(each, operator.neg, TaskRef(f"data-{each}")))
-                self.sizes.add(each, 8, tuple(long))
-            else:
-                self._add(DataNode(each, values.reshape(long)))
+            long[axis] = r.choice([2, 3]) if len(chunk_of) == 3 else long[axis]
+            kind = "f8" if r.random() < 0.9 else "f4"
+            values = np.array([r.randint(-9, 9) for _ in range(int(np.prod(long)))], kind)
+            values = values.reshape(long)
+            if made is None:
+                self._add(DataNode(each, values))
+                continue
+            self._add(DataNode(f"data-{each}", values.astype("f8")))
+            others = [TaskRef(r.choice(self.totals))] if made is np.add and self.totals else []
+            others += [] if others or made is not np.add else [2]
+            self._add(Task(each, made, TaskRef(f"data-{each}"), *others))
+            self.sizes.add(each[0] if type(each) is tuple else each, 8, tuple(long))
         counts = lengths.get(axis, (r.choice([1, 2]),))
         types = r.choice([["i8"], ["i8"], ["u1"], ["u1", "i8"], ["u8", "i8"], ["?"]])
-        alike, odd = r.random() < 0.3, r.random() < 0.1
+        types = types if not self.plain else r.choice([["i8"], ["u1"]])
+        alike, odd = r.random() < 0.3, not self.plain and r.random() < 0.1
         for place in self.places:
             which = place[self.axes.index(axis)] if axis in self.axes else 0
             count = r.choice([1, 2, 3]) if odd else counts[which]
@@ -210,7 +263,7 @@ class Program:
             index: list[Any] = [slice(None)] * r.choice([len(shape), len(shape), axis + 1])
             index[axis] = positions
             other = r.randrange(len(index))
-            if other != axis and r.random() < 0.2:
+            if other != axis and not self.plain and r.random() < 0.2:
                 index[other] = r.choice(
                     [slice(0, 1), slice(0, 2), 0, slice(None, None, -1), np.zeros(count, "i8")]
                 )
@@ -243,6 +296,16 @@ class Program:
         given = {key: self.values[key] for key in node.dependencies}
         self.values[node.key] = node(given) if given else node()
         self.tasks[node.key] = node
+
+    def _total(self, layer: str) -> None:
+        before = dict(self.tasks)
+        try:
+            ndim = self.values[layer, *self.places[0]].ndim
+            self._add(Task(f"one-{layer}", finalize, self._nested(layer, self.axes, ndim, ())))
+            self._add(Task(f"sum-{layer}", np.sum, TaskRef(f"one-{layer}")))
+            self.totals.append(f"sum-{layer}")
+        except (ValueError, IndexError, TypeError, KeyError, AttributeError):
+            self.tasks = before
 
     def _layer(self, name: str) -> None:
         before = dict(self.tasks)

@@ -95,7 +95,7 @@ PACKAGES = {
             "pytest-lazy-fixtures",
         ),
         "satpy.tests",
-        every=40,
+        every=30,
     ),
 }
 """By name, in the order of the page."""

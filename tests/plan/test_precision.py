@@ -19,8 +19,8 @@ from gpusched.backends.devices import HOST
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, FAST, Kernel
 from gpusched.graph.payload import pack, unpack
+from gpusched.plan.modes import applied
 from gpusched.plan.overrides import NONE, Overrides, active
-from gpusched.plan.precision import applied
 from tests.record.recording import record
 
 SETTING = "gpusched.fusion.mathematics"
@@ -77,7 +77,7 @@ def test_results_are_nearly_the_same(dtype: str) -> None:
 
 
 def test_arithmetic_with_subnormal_numbers_is_not_slowed_down_and_others_are_left_alone() -> None:
-    from gpusched.backends.subnormals import HAS_FLUSH
+    from gpusched.backends.flags import HAS_FLUSH
 
     values = np.full(100, 1e-310)
     assert np.all(fast(lambda x: np.sin(x) * 2 + 1e-312, values) == 0) == HAS_FLUSH

@@ -95,6 +95,48 @@ def test_any_number(dtype: str, number: Any, mask: int, again: bool) -> None:
     assert_same(found.run(x, ~chosen), assigned(x, ~chosen))
 
 
+def borders(x: Any) -> Any:
+    found = np.zeros_like(x)
+    found[0] = found[-1] = found[..., -1:] = 1
+    found[1:2] = -1
+    found[(0, -1), 1::2] = np.nan
+    found[[0, 2]] = x.ndim
+    return found * x
+
+
+def test_positions_along_axes_are_in_the_same_kernel() -> None:
+    assert why_unsafe(borders) is None
+    assert len(check(borders, X).launches) == 1
+
+
+INDICES = st.one_of(
+    st.integers(-3, 3), st.booleans(), st.none(), st.just(...), st.just([]), st.just(()),
+    st.builds(slice, *[st.none() | st.integers(-4, 4)] * 2, st.sampled_from([None, 1, 2, -1])),
+    st.lists(st.integers(-3, 3), max_size=3), st.tuples(st.integers(-2, 2), st.integers(-2, 2)),
+    st.builds(np.int8, st.integers(-3, 3)), st.just([True, False]), st.just([[0, 1]]),
+)  # fmt: skip
+
+
+@given(st.lists(INDICES, max_size=4), st.booleans(), st.lists(st.integers(0, 3), max_size=3))
+def test_any_positions(items: list[Any], several: bool, shape: list[int]) -> None:
+    def assigned(x: Any) -> Any:
+        found = x * 2
+        found[tuple(items) if several or not items else items[0]] = 7
+        return found
+
+    x = np.arange(1.0, 1 + np.prod(shape, dtype=int)).reshape(shape)
+    try:
+        expected: Any = assigned(x)
+    except (IndexError, TypeError, ValueError) as error:
+        expected = type(error)
+    try:
+        found = record(assigned, x, backend="python")
+    except (UnrecordableError, IndexError):  # Then NumPy says what is wrong.
+        return
+    assert_same(found.result, expected)
+    assert_same(found.run(-x), assigned(-x))
+
+
 def of_an_argument(x: Any) -> Any:
     x[x < 0] = 0
     return x
@@ -119,9 +161,9 @@ def of_an_array(x: Any) -> Any:
     return found
 
 
-def of_rows(x: Any) -> Any:
+def of_pairs(x: Any) -> Any:
     found = x * 2
-    found[0] = 1
+    found[[0, 1], [0, 1]] = 1
     return found
 
 
@@ -133,13 +175,13 @@ def of_what_is_kept(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [of_an_argument, of_a_view, that_a_view_shows, of_an_array, of_rows, of_what_is_kept],
+    [of_an_argument, of_a_view, that_a_view_shows, of_an_array, of_what_is_kept],
 )
 def test_not_shown_safe(function: Any) -> None:
     assert why_unsafe(function) is not None
 
 
-@pytest.mark.parametrize("function", [of_an_argument, of_a_view, that_a_view_shows, of_rows])
+@pytest.mark.parametrize("function", [of_an_argument, of_a_view, that_a_view_shows, of_pairs])
 def test_what_is_recorded_all_the_same_ends_the_recording(function: Any) -> None:
     with pytest.raises(UnrecordableError):
         record(function, X.copy())

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends.cache import reference
+from gpusched.emit.kernel import Kernel
 from gpusched.store import budgets, unfusedtimes, worthwhile
 from gpusched.store.budgets import Budgets
 from gpusched.store.handles import Handle
@@ -32,7 +33,7 @@ class Session:
         self.asked: list[Handle] = []
         self.budgets = Budgets()
         monkeypatch.setattr(unfusedtimes, "here", lambda: self.times)
-        monkeypatch.setattr(worthwhile, "expected", lambda handle: self.costs[handle.name])
+        monkeypatch.setattr(worthwhile, "expected", lambda kernel: self.costs[kernel.name])
 
     def kernel(self, cost: float) -> Handle:
         kernel = numbered(len(self.costs))
@@ -162,9 +163,9 @@ def test_a_run_asks_for_the_costs_of_its_own_plan_only(
         session.run(0.1, session.kernel(1.0), session.kernel(1.0))
     asked: list[str] = []
 
-    def expected(handle: Handle) -> float:
-        asked.append(handle.name)
-        return session.costs[handle.name]
+    def expected(kernel: Kernel) -> float:
+        asked.append(kernel.name)
+        return session.costs[kernel.name]
 
     monkeypatch.setattr(worthwhile, "expected", expected)
     last = session.kernel(1.0)

@@ -11,15 +11,19 @@ import dask
 import pytest
 
 from gpusched.backends.cache import KernelCache
-from gpusched.store import compiletimes
-from gpusched.store.compiletimes import DEFAULT, FILE, Learned, factor, learn
-from gpusched.store.worthwhile import expected
+from gpusched.store import worthwhile
+from gpusched.store.worthwhile import DEFAULT, FILE, Learned, expected, learn
 from tests.store.test_cache import sample_kernel
+
+
+def factor() -> float:
+    """Return what has been learned."""
+    return worthwhile._known(worthwhile._path()).factor
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(compiletimes, "_read", {})
+    monkeypatch.setattr(worthwhile, "_read", {})
     with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path)}):
         yield tmp_path
 
@@ -31,19 +35,19 @@ def test_nothing_is_known_at_first(folder: Path) -> None:
 def test_a_slow_machine_is_learned_and_remembered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = KernelCache().handle(sample_kernel())
-    before = expected(handle)
+    kernel = sample_kernel()
+    before = expected(kernel)
     for _ in range(5):
-        learn(0.1, 0.3)
+        learn(kernel, 3 * before)
     assert factor() == pytest.approx(3.0)
-    assert expected(handle) == pytest.approx(3 * before)
-    monkeypatch.setattr(compiletimes, "_read", {})
+    assert expected(kernel) == pytest.approx(3 * before)
+    monkeypatch.setattr(worthwhile, "_read", {})
     assert factor() == pytest.approx(3.0), "as another process finds it"
 
 
 def test_machines_that_share_a_folder_are_apart(folder: Path) -> None:
     (folder / FILE).write_text(json.dumps({"another": [9.0, 4]}))
-    learn(0.1, 0.2)
+    learn(sample_kernel(), 2 * expected(sample_kernel()))
     assert json.loads((folder / FILE).read_text()) == {"another": [9.0, 4],
                                                        platform.node(): [2.0, 1]}  # fmt: skip
 

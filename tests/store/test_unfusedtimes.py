@@ -97,7 +97,7 @@ def test_many_short_runs_have_a_kernel_compiled_where_nothing_else_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = handle_of(lambda x: np.exp(x) + x)
-    seconds = 0.6 * expected(code)
+    seconds = 0.6 * expected(code.kernel)
     here().add(code.name, seconds)
     assert not Background().considered([code], 0.0)
     monkeypatch.setattr(unfusedtimes, "_times", {})  # As another process finds it.
@@ -112,7 +112,7 @@ def test_the_workers_of_one_run_have_its_kernels_compiled_together(
     """Two workers run four chunks each of three plans; what one of them has run pays for none."""
     kernels = [handle_of(f) for f in (lambda x: np.exp(x) + x, lambda x: x * 2 + 1, np.log1p)]
     starting = 0.65
-    shares = [(expected(each) + starting / 3) / 6 for each in kernels]
+    shares = [(expected(each.kernel) + starting / 3) / 6 for each in kernels]
     workers = [(Times(folder / FILE), Background()) for _ in range(2)]
     asked: list[set[str]] = [set(), set()]
     for _ in range(4):
@@ -122,7 +122,11 @@ def test_the_workers_of_one_run_have_its_kernels_compiled_together(
                 times.add(kernel.name, seconds)
                 asked[number] |= {k.name for k in background.considered([kernel], starting, "g")}
     spent = sum(8 * share for share in shares)
-    assert sum(4 * share for share in shares) < sum(map(expected, kernels)) + starting < spent
+    assert (
+        sum(4 * share for share in shares)
+        < sum(expected(each.kernel) for each in kernels) + starting
+        < spent
+    )
     assert asked[0] | asked[1] == {kernel.name for kernel in kernels}
 
 

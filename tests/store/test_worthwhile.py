@@ -46,7 +46,7 @@ def exponential(x: Any) -> Any:
 
 def test_larger_kernels_are_expected_to_take_longer() -> None:
     found = [
-        expected(handle_of(each))
+        expected(handle_of(each).kernel)
         for each in (add, lambda x: add(x) * x, lambda x: np.exp(x) + 1,
                      lambda x: np.exp(x) * np.sin(x) + np.cos(x))
     ]  # fmt: skip
@@ -55,7 +55,7 @@ def test_larger_kernels_are_expected_to_take_longer() -> None:
 
 def test_work_pays_that_is_long_beside_the_compilation() -> None:
     code = handle_of(add)
-    cost = expected(code)
+    cost = expected(code.kernel)
     assert gain([code], cost, 0) < 0
     assert gain([code], cost, 1) < 0
     assert gain([code], cost, 100) > 0
@@ -63,19 +63,19 @@ def test_work_pays_that_is_long_beside_the_compilation() -> None:
 
 def test_what_has_been_repeated_will_be() -> None:
     code = handle_of(add)
-    code.spent = 100 * expected(code)
+    code.spent = 100 * expected(code.kernel)
     assert gain([code], 0.0, 0) > 0
 
 
 def test_many_kernels_need_more_work() -> None:
     code = handle_of(add)
-    seconds = 10 * expected(code)
+    seconds = 10 * expected(code.kernel)
     assert gain([code], seconds, 1) > 0 > gain([code] * 5, seconds, 1)
 
 
 def test_more_cores_do_more_without(monkeypatch: pytest.MonkeyPatch) -> None:
     code = handle_of(add)
-    seconds = 10 * expected(code)
+    seconds = 10 * expected(code.kernel)
     monkeypatch.setattr(worthwhile, "cores", lambda: 64)
     assert gain([code], seconds, 1) < 0
 
@@ -88,15 +88,15 @@ def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time(
     times: unfusedtimes.Times,
 ) -> None:
     code = handle_of(add)
-    times.add(code.name, 0.9 * expected(code))
+    times.add(code.name, 0.9 * expected(code.kernel))
     assert considered(Background(), code) == []
-    times.add(code.name, 0.2 * expected(code))
-    assert considered(Background(), code) == [code] and gain([code], expected(code), 0) < 0
+    times.add(code.name, 0.2 * expected(code.kernel))
+    assert considered(Background(), code) == [code] and gain([code], expected(code.kernel), 0) < 0
 
 
 def test_the_start_of_a_compiler_counts_too() -> None:
     code = handle_of(add)
-    cost = expected(code)
+    cost = expected(code.kernel)
     assert gain([code], cost, 20) > 0 > gain([code], cost, 20, starting=10 * cost)
     assert gain([code], cost, 200, starting=10 * cost) > 0
 
@@ -105,9 +105,9 @@ def test_the_start_of_a_compiler_is_a_cost_of_all_kernels_together(
     times: unfusedtimes.Times,
 ) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
-    start = 4 * expected(one)
-    times.add(one.name, 4 * expected(one))
-    times.add(other.name, expected(other) + 2 * expected(one))
+    start = 4 * expected(one.kernel)
+    times.add(one.name, 4 * expected(one.kernel))
+    times.add(other.name, expected(other.kernel) + 2 * expected(one.kernel))
     assert considered(waiting, one, starting=start) == []
     assert considered(waiting, one, starting=start) == [], "counted once"
     assert considered(waiting, other, starting=start) == [one, other]
@@ -117,28 +117,28 @@ def test_what_other_processes_have_run_since_counts_for_all_kernels(
     times: unfusedtimes.Times,
 ) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
-    start = 4 * expected(one)
-    times.add(one.name, 2 * expected(one))
-    times.add(other.name, expected(other) + 2 * expected(one))
+    start = 4 * expected(one.kernel)
+    times.add(one.name, 2 * expected(one.kernel))
+    times.add(other.name, expected(other.kernel) + 2 * expected(one.kernel))
     assert considered(waiting, one, starting=start) == []
     assert considered(waiting, other, starting=start) == []
-    times.add(one.name, 2 * expected(one))
+    times.add(one.name, 2 * expected(one.kernel))
     assert considered(waiting, other, starting=start) == [one, other]
 
 
 def test_what_has_been_compiled_meanwhile_pays_for_no_start(times: unfusedtimes.Times) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
-    times.add(one.name, 4 * expected(one))
-    times.add(other.name, 2 * expected(other))
+    times.add(one.name, 4 * expected(one.kernel))
+    times.add(other.name, 2 * expected(other.kernel))
     assert considered(waiting, one, starting=100.0) == []
     one.ready = True
-    assert considered(waiting, other, starting=expected(other)) == []
+    assert considered(waiting, other, starting=expected(other.kernel)) == []
     assert considered(waiting, other) == [other]
 
 
 def test_a_plan_needs_all_of_its_kernels(times: unfusedtimes.Times) -> None:
     one, other = handle_of(add), handle_of(exponential)
-    times.add(one.name, expected(one) + 0.5 * expected(other))
+    times.add(one.name, expected(one.kernel) + 0.5 * expected(other.kernel))
     assert considered(Background(), one, other) == []
-    times.add(one.name, expected(other))
+    times.add(one.name, expected(other.kernel))
     assert considered(Background(), one, other) == [one, other]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from gpusched.backends.cuda.kernel_launch import CudaKernel
 from gpusched.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import EXACT, Kernel
+from gpusched.emit.parsing import register
 from gpusched.emit.skeleton.text import threads
 from gpusched.store import tuned
 from gpusched.store.emitters import CUDA, toolchain
@@ -88,7 +88,7 @@ def code_for(kernel: Kernel, cc: tuple[int, int], key: str) -> bytes:
 
 
 def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
-    return compile_text(kernel, text, _register(kernel, text), cc)
+    return compile_text(kernel, text, register(f"<gpusched cuda {kernel.name}>", text), cc)
 
 
 def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) -> Compiled:
@@ -100,13 +100,6 @@ def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) 
     exact = kernel.mathematics == EXACT
     return compile_kernel(function, bindings.signature(kernel), cc, threads(kernel),
                           compiler.EXACT if exact else compiler.FAST)  # fmt: skip
-
-
-def _register(kernel: Kernel, text: str) -> str:
-    """Make a source text visible to tracebacks and debuggers; return its made-up file name."""
-    filename = f"<gpusched cuda {kernel.name}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    return filename
 
 
 def _timed(name: str, build: Callable[[], Compiled]) -> Compiled:

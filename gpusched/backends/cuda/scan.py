@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from gpusched.backends.cuda.compiler import Compiled, compile_kernel
 from gpusched.backends.cuda.geometry import HIGHEST, Geometry
 from gpusched.emit.operations import named
+from gpusched.emit.parsing import register
 from gpusched.emit.policy import FEW_TILES, SPLIT_BLOCKS, THREADS
 from gpusched.emit.skeleton import scan as skeleton
 from gpusched.nvtx_ranges import Kind, shown
@@ -55,8 +55,8 @@ class ScanCode:
         from gpusched.backends.cuda import bindings
         from gpusched.backends.cuda.numba_cuda import types
 
-        text, filename = self.source, f"<gpusched cuda {self.name}>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        text = self.source
+        filename = register(f"<gpusched cuda {self.name}>", text)
         joins = named(self.operation).function
         function = bindings.load(
             text, filename, self.name, {self.operation: joins} if joins else {}

@@ -9,7 +9,6 @@ an error.
 from __future__ import annotations
 
 import itertools
-import linecache
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -21,9 +20,10 @@ from gpusched.backends import python
 from gpusched.backends.cuda import simulated_threads
 from gpusched.backends.cuda.geometry import Geometry
 from gpusched.backends.cuda.simulated_threads import barrier, current
-from gpusched.backends.cuda.uninitialised import uninitialised
+from gpusched.backends.python import uninitialised
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.parsing import register
 from gpusched.emit.skeleton.text import POSITIONS, WIDTHS
 
 
@@ -98,7 +98,7 @@ class Simulator:
     def compile(self, kernel: Kernel) -> Callable[..., None]:
         """Return the kernel as Python has it."""
         text, filename = skeleton.source(kernel), self.filename or f"<simulated {kernel.name}>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        register(filename, text)
         found = namespace()
         for name, function in generate.defined_functions(kernel).items():
             found[name] = function.for_python()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpusched.emit.generate import first_total, joined_total, loaded, stored
 from gpusched.emit.hostloops.nest import Nest
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.policy import PART, SCANNED_COLUMNS
-from gpusched.emit.totals import joined, loaded, start, stored
 
 
 class Scanned(Nest):
@@ -48,7 +48,7 @@ class Scanned(Nest):
             self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
             self.open("if is_first:")
             self.open(f"for i in range({count}):")
-            self.write(f"{self.place(name, output, 'i')} = {stored(output, start(output))}")
+            self.write(f"{self.place(name, output, 'i')} = {stored(output, first_total(output))}")
             self.depth -= 2
         self.open(f"for i in range({count}):")
         values = [f"value{k}" for k in range(len(self.outputs))]
@@ -56,7 +56,9 @@ class Scanned(Nest):
         for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):
             place = self.place(name, output, "i")
             total = loaded(output, self.place(name, output, "i", f"{name}_before"))
-            self.write(f"{place} = {stored(output, joined(output, total, loaded(output, value)))}")
+            self.write(
+                f"{place} = {stored(output, joined_total(output, total, loaded(output, value)))}"
+            )
 
     def is_first(self) -> str:
         """Return in source whether the row is the first one along the scanned axis."""
@@ -67,7 +69,7 @@ class Scanned(Nest):
         """Join elements with those before them along the innermost loop."""
         self.hoist()
         for k, output in enumerate(self.kernel.outputs):
-            self.write(f"total{k} = {start(output)}")
+            self.write(f"total{k} = {first_total(output)}")
         self.parts(PART)
         self.open("for i in range(count):")
         self.compute(self.places("i"), self.values("i"))
@@ -75,5 +77,5 @@ class Scanned(Nest):
         self.open("for i in range(count):")
         for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
             place = self.place(name, output, "i")
-            self.write(f"total{k} = {joined(output, f'total{k}', loaded(output, place))}")
+            self.write(f"total{k} = {joined_total(output, f'total{k}', loaded(output, place))}")
             self.write(f"{place} = {stored(output, f'total{k}')}")

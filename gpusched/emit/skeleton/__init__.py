@@ -13,9 +13,8 @@ from dataclasses import replace
 from gpusched.emit import editions, generate
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.elementwise import flat, nest
-from gpusched.emit.skeleton.lanes import scanned
+from gpusched.emit.skeleton.lanes import scanned, segmented
 from gpusched.emit.skeleton.reduction import reduce_inner, reduce_outer
-from gpusched.emit.skeleton.segments import segmented
 
 
 def source(kernel: Kernel) -> str:

@@ -1,13 +1,19 @@
-"""Lanes: each thread has one place along all loops but one; scans join its elements one by one."""
+"""Lanes: each thread has one place along all loops but one, and joins its elements one by one.
+
+Scans write each total. Segmented reductions join an element to the result of its label, which holds
+what changes nothing before the launch: no two threads write to the same results, so that there are
+no atomic operations, and a result depends on its values and labels only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gpusched.emit import generate
+from gpusched.emit.generate import first_total, joined_total, loaded, stored
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.text import Text, product
-from gpusched.emit.totals import joined, loaded, start, stored
 
 
 @contextmanager
@@ -45,7 +51,7 @@ def scanned(kernel: Kernel) -> str:
     level, last = kernel.loops.index("scan"), len(kernel.loops) - 1
     with lanes(text, level):
         for k, (_, output) in enumerate(text.outputs):
-            text.write(f"total{k} = {start(output)}")
+            text.write(f"total{k} = {first_total(output)}")
         text.write(f"i{level} = 0")
         with text.block(f"while i{level} < n{level}:"):
             text.move([level], "_row", outputs=True)
@@ -58,10 +64,47 @@ def scanned(kernel: Kernel) -> str:
 
 def _join(text: Text) -> None:
     """Write the joining of one element to the totals, and the results."""
+    _compute(text)
+    for k, (name, output) in enumerate(text.outputs):
+        value = loaded(output, f"value{k}")
+        text.write(f"total{k} = {joined_total(output, f'total{k}', value)}")
+        text.put(name, "0", stored(output, f"total{k}"))
+
+
+def segmented(kernel: Kernel) -> str:
+    """Return the kernel where threads along x go over the loops that stay.
+
+    Neighbours have neighbouring places of the innermost loop, which they read and write together
+    where that loop stays.
+    """
+    text = Text(kernel)
+    level = kernel.loops.index("reduce")
+    with lanes(text, level):
+        text.write(f"i{level} = 0")
+        with text.block(f"while i{level} < n{level}:"):
+            _join_labelled(text, level)
+            text.write(f"i{level} += 1")
+    return str(text)
+
+
+def _join_labelled(text: Text, level: int) -> None:
+    """Write the joining of one element to the results of its label."""
+    last = len(text.kernel.loops) - 1
+    text.move([level], "_row")
+    if level == last:
+        text.move_units(last)
+    text.write(f"label = {text.label('0')}")
+    with text.block("if label >= 0:"):
+        text.move_gathered("")
+        _compute(text)
+        for k, (name, output) in enumerate(text.outputs):
+            text.write(f"total{k} = {text.so_far(name, f'label * {name}_s{level}')}")
+            joined = generate.combine(output, f"total{k}", f"value{k}")
+            text.put(name, f"label * {name}_s{level}", joined)
+
+
+def _compute(text: Text) -> None:
+    """Write the call of `point` for one element."""
     values = [text.element(name, "0") for name, _ in text.taken()] + text.parameters
     results = [f"value{k}" for k in range(len(text.outputs))]
     text.write(f"{', '.join(results)} = point({', '.join(values)})")
-    for k, (name, output) in enumerate(text.outputs):
-        value = loaded(output, f"value{k}")
-        text.write(f"total{k} = {joined(output, f'total{k}', value)}")
-        text.put(name, "0", stored(output, f"total{k}"))

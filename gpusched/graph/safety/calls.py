@@ -61,6 +61,9 @@ _PLAIN_RESULTS: dict[Any, Kind] = {np.shape: Kind.SHAPE, np.ndim: Kind.PLAIN, np
                                    np.result_type: Kind.PLAIN, np.iscomplexobj: Kind.PLAIN,
                                    np.isrealobj: Kind.PLAIN}  # fmt: skip
 
+_OF_SHAPES = (np.max, np.min, np.prod, np.sum)
+"""Functions whose result is a number for a tuple of numbers, too."""
+
 _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions; nothing is asked of objects of other types."""
 
@@ -98,7 +101,7 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
         return _recorded(function, args, names), True
     if isinstance(function, type):
-        return _type(callee, args, names), False
+        return _type(callee, args, names), function in (zip, enumerate)
     if type(function) in _NUMPY and function in HANDLERS:
         return _catalogue(function, args, names)
     if isinstance(function, types.BuiltinFunctionType):
@@ -196,6 +199,8 @@ def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, b
             if not is_array(kind) and kind is not Kind.NUMBERS:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
         args = (Kind.ARRAY if any(map(is_array, several)) else Kind.NUMBERS, *args[1:])
+    if function in _OF_SHAPES and len(args) == 1 and is_shape(args[0]) and not names:
+        return Kind.PLAIN, False
     _check(name, HANDLERS[function], args, names)
     if function in _PLAIN_RESULTS:
         return _PLAIN_RESULTS[function], False
@@ -263,6 +268,8 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return _of_settled(made, args, names)
     if made is tuple and len(args) == 1 and (is_shape(args[0]) or items_of(args[0]) is not None):
         return args[0]
+    if made is tuple and len(args) == 1 and args[0] in (Series(Kind.PLAIN), Row(Kind.PLAIN)):
+        return Kind.SHAPE
     if made in (list, tuple) and len(args) == 1 and not names and isinstance(args[0], Row):
         return args[0]
     if made in (zip, enumerate):
@@ -315,8 +322,8 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
 
 
 def _holds_arrays(kind: Any) -> bool:
-    """Return whether a value is a list or tuple of arrays."""
-    several = isinstance(kind, Row | Listing) or bool(items_of(kind))
+    """Return whether a value is an array, or a list or tuple of arrays."""
+    several = is_array(kind) or isinstance(kind, Row | Listing) or bool(items_of(kind))
     return several and is_array(item_of(kind))
 
 
@@ -342,6 +349,8 @@ def item_of(kind: Any) -> Any:
         return found
     if kind is Kind.SHAPE:
         return Kind.PLAIN
+    if is_array(kind):
+        return Kind.ARRAY  # One item by a number after the other, as many as its shape says.
     refuse(GraphBreak.OWN_DECIDES, f"loops over, or unpacks, {described(kind)}")
 
 

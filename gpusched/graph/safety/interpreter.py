@@ -30,6 +30,7 @@ from gpusched.graph.safety.kinds import (
     Method,
     Row,
     aged,
+    is_array,
     is_result,
     joined,
     row_of,
@@ -184,7 +185,8 @@ class Interpreter:
         if callee.value is functools.reduce and len(args) == 2 and not names:
             # Of a ufunc it is new, or the only item itself, which is no view of it.
             ufunc = isinstance(args[0], Known) and isinstance(args[0].value, np.ufunc)
-            return self._reduced(args[0], calls.item_of(args[1])), not ufunc
+            shares = not ufunc or is_array(args[1])
+            return self._reduced(args[0], calls.item_of(args[1])), shares
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names), False
         if isinstance(callee.value, types.FunctionType):

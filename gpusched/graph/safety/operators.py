@@ -132,11 +132,27 @@ def _subscript(self: Interpreter, state: State, instruction: Instruction) -> Aft
 
 @rule("STORE_SUBSCR")
 def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
-    """Follow ``new[mask] = number``, which nobody else sees; what no mask chooses is refused."""
+    """Follow ``new[mask] = number``, or ``new[0, 1:] = number``, which nobody else sees."""
     value, owner, index = state.stack[-3:]
-    if owner is not Kind.FRESH or not is_array(index) or not is_plain(value):
+    if owner is not Kind.FRESH or not _chooses(index) or not is_plain(value):
         refuse(*SAID["STORE_SUBSCR"])
     return push(state, pops=3)
+
+
+@rule("STORE_SLICE")
+def _store_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
+    value, owner, start, stop = state.stack[-4:]
+    if owner is not Kind.FRESH or not all(map(is_plain, (value, start, stop))):
+        refuse(*SAID["STORE_SLICE"])
+    return push(state, pops=4)
+
+
+def _chooses(index: Any) -> bool:
+    """Return whether an index is a mask, or no chunk decides it."""
+    parts = index.items if isinstance(index, Listing) else items_of(index)
+    return is_array(index) or all(
+        is_plain(part) or is_shape(part) for part in ((index,) if parts is None else parts)
+    )
 
 
 @rule("BINARY_SLICE")
@@ -189,7 +205,7 @@ def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
         items = (item_of(kind),) * count
     if len(items) != count:
         refuse(GraphBreak.OWN_DECIDES, f"unpacks {len(items)} values into {count}")
-    return push(state, *reversed(items), pops=1)
+    return push(state.aged() if is_array(kind) else state, *reversed(items), pops=1)
 
 
 @rule("GET_ITER")
@@ -197,7 +213,7 @@ def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> Afte
     kind = state.stack[-1]
     if items_of(kind) == ():
         return push(state, Series(Kind.PLAIN), pops=1)
-    return push(state, Series(item_of(kind)), pops=1)
+    return push(state.aged() if is_array(kind) else state, Series(item_of(kind)), pops=1)
 
 
 @rule("FOR_ITER")

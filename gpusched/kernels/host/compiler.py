@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import linecache
 import types as python_types
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from numba import types
 from numba.core.errors import NumbaError
 
 from gpusched.dataclass import dataclass
+from gpusched.emit.parsing import register
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.host import generate
@@ -169,7 +169,7 @@ def _said(error: Exception) -> str:
 def _scope(definition: Definition, text: str, last: str, suffix: str) -> dict[str, Any]:
     """Return the names of a source, run; all its functions but `kernel` are compiled."""
     filename = f"<gpusched {definition.name} on the CPU {definition.digest} {last}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    register(filename, text)
     table = mathematics.for_cpu()
 
     def target(value: Value) -> Value:

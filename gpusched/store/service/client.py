@@ -19,7 +19,6 @@ from gpusched.emit import choices
 from gpusched.emit.operations import DEFINED
 from gpusched.store import (
     codefiles,
-    compiletimes,
     emitters,
     kernelfiles,
     processors,
@@ -33,8 +32,7 @@ from gpusched.store.service.connection import (
     SilentServiceError,
 )
 from gpusched.store.service.definitions import to_data
-from gpusched.store.service.sockets import Place, folder
-from gpusched.store.service.start import UnavailableError, connected, leave_for
+from gpusched.store.service.start import Place, UnavailableError, connected, folder, leave_for
 from gpusched.store.statistics import count_compilation, updating
 
 if TYPE_CHECKING:
@@ -208,8 +206,7 @@ def _begin_again() -> None:
     _turn = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_begin_again)
 
 
 def _leave() -> None:
@@ -272,7 +269,7 @@ def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
     if first:
         count_compilation(kernel.name, seconds)
         if learned:
-            compiletimes.learn(worthwhile.units(kernel), seconds)
+            worthwhile.learn(kernel, seconds)
 
 
 def starting() -> float:

@@ -3,7 +3,7 @@
 A frame is two lengths of 4 bytes, a message as JSON, and bytes that go with it. Nothing in it is
 unpickled: a kernel is data, and machine code is checked against its key where it is loaded. All the
 same, who can send a kernel can have code run, since its statements become Python's source: only
-processes of the same user may connect, see `gpusched.store.service.sockets`.
+processes of the same user may connect, see `gpusched.store.service.start`.
 """
 
 from __future__ import annotations

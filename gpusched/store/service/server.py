@@ -25,7 +25,7 @@ from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import protocol
 from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.compilers import Compilers
-from gpusched.store.service.sockets import ForeignPeerError, Place, check_peer
+from gpusched.store.service.start import ForeignPeerError, Place, check_peer
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,24 @@
-"""Connects to the compile service, which is started if there is none."""
+"""Where the compile service is met, and how it is started if there is none.
+
+It is met at a socket in a folder that only its user may enter.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+from gpusched.dataclass import dataclass
+from gpusched.files import is_own, own_folder
 from gpusched.store.service import priority, protocol
-from gpusched.store.service.sockets import Place, check_peer
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +30,92 @@ _PAUSES = (0.01, 0.2)
 """Seconds between two tries to connect: at first, and at most."""
 
 
+_LONGEST = 100
+"""Bytes of a socket's path; operating systems allow 103 to 107."""
+
+
 class UnavailableError(RuntimeError):
     """There is no compile service, and none can be started; the message says why."""
+
+
+class ForeignPeerError(ConnectionError):
+    """The process at the other end of a socket is another user's."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of one service: processes that would compile a kernel alike share it.
+
+    Parameters
+    ----------
+    folder
+        Only this user may enter it.
+    identity
+        A digest of everything that machine code depends on but the kernel.
+    """
+
+    folder: Path
+    identity: str
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return self.folder / f"{self.identity}.sock"
+
+    @property
+    def lock(self) -> Path:
+        """The file that the one service there is holds a lock on."""
+        return self.folder / f"{self.identity}.lock"
+
+    @property
+    def log(self) -> Path:
+        """What it writes of errors."""
+        return self.folder / f"{self.identity}.log"
+
+    @property
+    def left(self) -> Path:
+        """Requests that processes have left there at their end, as frames."""
+        return self.folder / f"{self.identity}.left"
+
+    def prepare(self) -> None:
+        """Make the folder.
+
+        Raises
+        ------
+        gpusched.files.UnsafeFolderError
+            If others may write to it.
+        """
+        own_folder(self.folder, "set XDG_RUNTIME_DIR to a folder of your own")
+
+
+def folder() -> Path:
+    """Return the folder for sockets: short, on this machine, and gone when it is switched off."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and len(runtime) < _LONGEST - 60 and _may_use(Path(runtime)):
+        return Path(runtime) / "gpusched"
+    return Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}"
+
+
+def _may_use(path: Path) -> bool:
+    try:
+        return is_own(path.stat()) and os.access(path, os.W_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+def check_peer(connected: socket.socket) -> None:
+    """Raise `ForeignPeerError` if the process at the other end is another user's.
+
+    Where the operating system does not say so, the folder's permissions have to do.
+    """
+    if sys.platform != "linux":
+        return
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack(
+        "3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    if uid != os.getuid():
+        raise ForeignPeerError(f"a process of user {uid} at the compile service's socket")
 
 
 def connected(place: Place, start: bool = True, awaited: bool = True) -> socket.socket:

@@ -11,7 +11,7 @@ from gpusched.backends.cuda.compiler import Compiled
 from gpusched.backends.cuda.geometry import Geometry
 from gpusched.backends.cuda.kernel_launch import CudaKernel
 from gpusched.backends.cuda.runtime import GpuRuntime, compile_for
-from gpusched.backends.cuda.uninitialised import uninitialised
+from gpusched.backends.python import uninitialised
 from gpusched.emit import skeleton
 from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import CompiledKernel

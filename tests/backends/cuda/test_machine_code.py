@@ -13,7 +13,7 @@ pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extr
 from gpusched.backends.cuda.compiler import disassembler
 from gpusched.backends.cuda.runtime import compile_for
 from gpusched.emit.kernel import EXACT, FAST, Kernel
-from gpusched.plan.precision import applied
+from gpusched.plan.modes import applied
 from gpusched.store.handles import CompiledKernel
 from tests.backends.cuda.sass import FLOAT64, SPILLS, count, read
 from tests.emit.test_operations import ufunc_of

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpusched.backends.compileworker import answer_to, serve
-from gpusched.store.service import client, protocol, sockets
+from gpusched.store.service import client, protocol
 from gpusched.store.service import start as starting
 from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.connection import Connection, SilentServiceError
@@ -183,15 +183,15 @@ def test_a_service_that_says_nothing_is_not_waited_for() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sockets.Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> starting.Place:
     """Give a place where no service is, and none is started."""
-    found = sockets.Place(tmp_path / "run", "0" * 16)
+    found = starting.Place(tmp_path / "run", "0" * 16)
     monkeypatch.setattr(client, "place", lambda: found)
     monkeypatch.setattr(starting, "_process", lambda place: SimpleNamespace(pid=-1))
     return found
 
 
-def served(place: sockets.Place, monkeypatch: pytest.MonkeyPatch) -> list[Compilation]:
+def served(place: starting.Place, monkeypatch: pytest.MonkeyPatch) -> list[Compilation]:
     """Return the compilations that a service which starts at a place finds there."""
     with socket.socket(socket.AF_UNIX) as listening:
         found = Server(place, listening, idle=1.0)
@@ -202,7 +202,7 @@ def served(place: sockets.Place, monkeypatch: pytest.MonkeyPatch) -> list[Compil
 
 
 def test_what_a_process_has_not_asked_for_at_its_end_is_left_for_the_service(
-    place: sockets.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: starting.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "made").touch()
     for keys in ("ab", "bc"):
@@ -219,7 +219,7 @@ def test_what_a_process_has_not_asked_for_at_its_end_is_left_for_the_service(
 
 
 def test_damaged_requests_are_left_out(
-    place: sockets.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: starting.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starting.leave_for(place, [request("a", path=str(tmp_path / "a"))])
     with place.left.open("ab") as file:
@@ -227,7 +227,7 @@ def test_damaged_requests_are_left_out(
     assert [compilation.key for compilation in served(place, monkeypatch)] == ["a"]
 
 
-def test_who_has_asked_for_nothing_leaves_nothing(place: sockets.Place) -> None:
+def test_who_has_asked_for_nothing_leaves_nothing(place: starting.Place) -> None:
     client.Client().leave()
     assert not place.folder.exists()
 
@@ -235,10 +235,10 @@ def test_who_has_asked_for_nothing_leaves_nothing(place: sockets.Place) -> None:
 def test_processes_of_other_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = socket.socketpair()
     with one, other:
-        sockets.check_peer(one)
+        starting.check_peer(one)
         monkeypatch.setattr("os.getuid", lambda: 12345)
-        with pytest.raises(sockets.ForeignPeerError, match="user"):
-            sockets.check_peer(one)
+        with pytest.raises(starting.ForeignPeerError, match="user"):
+            starting.check_peer(one)
 
 
 def test_the_folder_is_short_and_its_user_s(
@@ -246,6 +246,6 @@ def test_the_folder_is_short_and_its_user_s(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     tmp_path.chmod(0o777)
-    assert tmp_path not in sockets.folder().parents, "others may write there"
+    assert tmp_path not in starting.folder().parents, "others may write there"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/" + "x" * 200)
-    assert len(str(sockets.Place(sockets.folder(), "0" * 16).socket)) < 100
+    assert len(str(starting.Place(starting.folder(), "0" * 16).socket)) < 100

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from gpusched.backends.cache import KernelCache
+from gpusched.cli import packs
+from gpusched.cli.packs import PackError
 from gpusched.emit.kernel import Options
-from gpusched.store import codefiles, emitters, packs, processors, tuned
-from gpusched.store.packs import PackError
+from gpusched.store import codefiles, emitters, processors, tuned
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import run_kernel, sample_kernel
 

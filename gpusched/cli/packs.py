@@ -293,7 +293,7 @@ def described(made_with: dict[str, Any]) -> str:
 
     Examples
     --------
-    >>> from gpusched.store.packs import described
+    >>> from gpusched.cli.packs import described
     >>> described({"gpusched": "0.1.0", "numba": "0.66.0", "target": "znver4"})
     'gpusched 0.1.0, numba 0.66.0, for znver4'
     """
