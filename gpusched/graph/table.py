@@ -125,7 +125,7 @@ def key_of(kind: str, first: Any, content: Any, block: Any = ()) -> Any:
     first
         Key of one of them.
     content
-        What such tasks of the same kind differ in; it is the same for all chunks of a layer.
+        What differs between such tasks of one kind; all chunks of a layer have it alike.
     block
         Which chunk of its layer it makes.
     """
