@@ -47,7 +47,7 @@ class Capabilities:
     parts: bool = False
     """Whether a call costs so little that one result may be computed by several."""
     single: bool = False
-    """Whether an operation that stands alone is faster as a kernel; see `gpusched.graph.alone`."""
+    """Whether one operation alone is faster as a kernel; see `gpusched.graph.results`."""
 
 
 def _no_calls(kernel: Runnable) -> None:

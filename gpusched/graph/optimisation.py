@@ -14,10 +14,9 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from gpusched import events
 from gpusched.breaks import GraphBreak
 from gpusched.graph.absorbing import absorbed
-from gpusched.graph.aliases import without_names
 from gpusched.graph.batching import batched
 from gpusched.graph.certain import Certain
-from gpusched.graph.chains import without_links
+from gpusched.graph.chains import without_links, without_names
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
 from gpusched.graph.drawing import drawn

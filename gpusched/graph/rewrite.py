@@ -35,10 +35,17 @@ from gpusched.graph.changing import conflict
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.grouped import GROUPED, Grouped, GroupedWhole, extracted, extracts, labelled
-from gpusched.graph.known import computes, enforced, exact_for, known, only_part
-from gpusched.graph.located import computes_located, located
+from gpusched.graph.known import (
+    computes,
+    computes_located,
+    enforced,
+    exact_for,
+    known,
+    located,
+    only_part,
+)
 from gpusched.graph.marking import FUSIBLE
-from gpusched.graph.partials import Guard, applied, bare, callables, name_of
+from gpusched.graph.partials import Guard, applied, bare, callables, name_of, slow_part
 from gpusched.graph.program import Program, keep, lasts
 from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.shown import sees
@@ -80,6 +87,8 @@ class Traits:
     """What makes two calls' functions the same, the values they read from outside included."""
     refused: bool = False
     """Whether it is a function of the user's own that is not shown to be safe."""
+    quick: bool = False
+    """Whether it is known to take no longer than to write its result, and to change nothing."""
 
 
 class Functions:
@@ -138,7 +147,7 @@ def _settled(function: Any) -> Traits | None:
     if known(function):
         return Traits(True, True, _identity(function))
     if "quick" in own_traits(bare(function)):
-        return Traits(False, False, _identity(function))
+        return Traits(False, False, _identity(function), quick=True)
     return None
 
 
@@ -148,7 +157,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     asked = bool(getattr(bare(function), FUSIBLE, False))
     own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY
     refused = own and not asked
-    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
+    identity = _identity(function), verdict.outside.identity
+    return Traits(safe or asked, safe, identity, refused, slow_part(function) is None)
 
 
 def rewrite(

@@ -22,12 +22,11 @@ from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions, pieces
-from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
 from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.partials import name_of
-from gpusched.graph.results import ResultRegisters
+from gpusched.graph.results import ResultRegisters, gains_alone
 from gpusched.graph.safety import NOTHING, Examination, is_own, reasons
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
