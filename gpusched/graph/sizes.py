@@ -13,29 +13,20 @@ from gpusched.adapters.arrays import broadcast_trick
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
-    NestedContainer,
     Task,
     TaskRef,
     execute_subgraph,
+    is_container,
 )
+from gpusched.graph.fitting import Needed
 from gpusched.graph.known import is_first_step
 from gpusched.graph.quick import parts
-from gpusched.graph.subgraph import layer_of, references, result_key, walk
+from gpusched.graph.subgraph import layer_of, result_key, walk
 from gpusched.plan.plan import last_uses
 
 _SHOWN = next(iter(parts(broadcast_trick)))
 """What `ones`, `zeros` and `full` make their chunks with."""
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
-
-
-class Taken(NamedTuple):
-    """The bytes that a task takes besides its inputs, its result included."""
-
-    most: int
-    """Where its calls are made one by one, as they are until kernels are compiled; what a function
-    allocates for itself is not counted."""
-    whole: bool
-    """Whether the sizes of all results are known; those that are not count nothing."""
 
 
 class Sizes:
@@ -55,7 +46,7 @@ class Sizes:
         self._told = {name: _told(layer) for name, layer in layers.items()}
         self._largest = {name: _nbytes(told) for name, told in self._told.items()}
         self._chunks = {n: _lengths(layer) for n, layer in layers.items() if self._told[n]}
-        self.annotated = {name for name, layer in layers.items() if _annotations(layer)}
+        self.annotated = {n for n, layer in layers.items() if getattr(layer, "annotations", None)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
         self.largest = max((n for n in self._largest.values() if n is not None), default=0)
         """Bytes of the largest chunk whose size is known."""
@@ -80,8 +71,8 @@ class Sizes:
             return _held(node.value)
         return self.of_key(result_key(node))
 
-    def within(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
-        """Return the bytes of a chunk of a graph at most, be it a task's or kept elsewhere.
+    def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
+        """Return the bytes of what a task, or a cluster, has under a key; None if not known.
 
         Parameters
         ----------
@@ -89,17 +80,6 @@ class Sizes:
             dask's nodes by key, before they were rewritten.
         key
             The chunk's; without a node it is kept on a cluster.
-        """
-        node = tasks.get(key)
-        return self.of_key(key) if node is None else self.of(node)
-
-    def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
-        """Return the bytes of what a task, or a cluster, has under a key; None if not known.
-
-        Parameters
-        ----------
-        tasks, key
-            As in `within`.
         """
         node = tasks.get(key)
         if isinstance(node, Alias):
@@ -128,7 +108,7 @@ class Sizes:
         Parameters
         ----------
         tasks, key
-            As in `within`.
+            As in `of_result`.
         """
         node = tasks.get(key)
         if isinstance(node, DataNode):
@@ -160,8 +140,8 @@ class Sizes:
         arrays = 5 if order == 2 else order + 1
         return arrays * max(itemsize, 8) * kept
 
-    def taken(self, tasks: Mapping[Any, Any], node: Any) -> Taken:
-        """Return what a task takes besides its inputs, its result included.
+    def taken(self, tasks: Mapping[Any, Any], node: Any) -> Needed:
+        """Return what a task takes besides its inputs, which are left out.
 
         Parameters
         ----------
@@ -173,7 +153,7 @@ class Sizes:
         calls = _calls(node)
         sizes = [self._made(tasks, call.node) for call in calls]
         dying = last_uses([call.reads for call in calls], {len(calls) - 1})
-        return Taken(_most([size or 0 for size in sizes], dying), None not in sizes)
+        return Needed(_most([size or 0 for size in sizes], dying), None not in sizes)
 
     def _made(self, tasks: Mapping[Any, Any], node: Task) -> int | None:
         """Return the bytes of what a call returns at most; None if not known."""
@@ -231,14 +211,16 @@ def _calls(task: Task) -> list[_Call]:
 
     def note(value: Any, known_keys: Any) -> set[int]:
         """Note the calls of a node inside; return which of them its value comes from."""
-        if isinstance(value, TaskRef):
-            return known_keys.get(value.key, set())
+        if isinstance(value, TaskRef | Alias):
+            key = value.key if isinstance(value, TaskRef) else value.target
+            return known_keys.get(key, set())
         if not isinstance(value, Task):
             return set()
         if value.func is execute_subgraph:
             return walk(value, known_keys, note)
-        reads = set().union(*(known_keys.get(key, set()) for key in references(value)))
-        if isinstance(value, NestedContainer):
+        arguments = *value.args, *value.kwargs.values()
+        reads = set().union(*(note(each, known_keys) for each in arguments))
+        if is_container(value):
             return reads
         found.append(_Call(value, reads))
         return {len(found) - 1}
@@ -261,20 +243,6 @@ def _layer(key: Any) -> Any:
     return key[0] if type(key) is tuple and key else layer_of(key)
 
 
-def largest(layer: Any) -> int | None:
-    """Return the bytes of a layer's largest chunk, or None if it is not known.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> from gpusched.graph.sizes import largest
-    >>> x = da.ones((10, 10), chunks=(5, 4))
-    >>> largest(x.dask.layers[x.name])
-    160
-    """
-    return _nbytes(_told(layer))
-
-
 def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
     """Return the bytes of an element of a layer's chunks, and the largest one's shape, if known."""
     told = getattr(layer, "collection_annotations", None)
@@ -294,7 +262,3 @@ def _lengths(layer: Any) -> tuple[tuple[int, ...], ...] | None:
 
 def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:
     return None if told is None else told[0] * math.prod(told[1])
-
-
-def _annotations(layer: Any) -> Any:
-    return getattr(layer, "annotations", None)

@@ -7,8 +7,11 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from gpusched.adapters.tasks import Task
 from gpusched.chunking import chosen
+from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
+from gpusched.graph.fitting import needed
 from gpusched.graph.optimisation import regrouped
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -49,6 +52,8 @@ class Explanation:
     which of their calls run there."""
     fit: Fit | None = None
     """Whether it fits on the cluster that was asked about; None if none was."""
+    joined: int = 0
+    """Bytes that a task needs which joins all chunks of a result, as `compute` has one do."""
 
     def on(self, memory: int, workers: int = 1, threads: int = 1) -> Explanation:
         """Return the explanation with whether the program fits on a cluster.
@@ -60,9 +65,8 @@ class Explanation:
         workers, threads : int
             Workers, and threads of each.
         """
-        return replace(
-            self, fit=fit(self.stages, self.totals.kept, Described(memory, workers, threads))
-        )
+        on = Described(memory, workers, threads)
+        return replace(self, fit=fit(self.stages, self.totals.kept, on, self.joined))
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -126,6 +130,7 @@ def _fit(found: Fit) -> dict[str, Any]:
     return {
         **asdict(found),
         "fits": found.fits,
+        "fits_joined": found.fits_joined,
         "spills": found.spills,
         "worker_peak": found.worker_peak,
         "text": str(found),
@@ -187,7 +192,9 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     given = [each for each in args if described(each) is None]
     with collector_paused():
         found = explain_graph(gather(subject, *given, **kwargs))[0]
-    return replace(found, fit=fit(found.stages, found.totals.kept, on[0])) if on else found
+    if not on:
+        return found
+    return replace(found, fit=fit(found.stages, found.totals.kept, on[0], found.joined))
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
@@ -209,8 +216,18 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         explanation = Explanation(
             totals, run, kernels, graph_breaks, here, policy_waits(),
             apart(found.apart, walked, together), together, auto, walk.has_gpus,
+            joined=_joined(found, wanted.joins),
         )  # fmt: skip
         return explanation, walk.chunks()
+
+
+def _joined(table: Table, joins: tuple[Task, ...]) -> int:
+    """Return the bytes that a task needs which joins chunks, put together as it is to run."""
+    if not joins:
+        return 0
+    last = {each.key: each for each in joins}
+    tasks = without_links(replace(table, tasks=table.tasks | last, wanted=[*last])).tasks
+    return max(needed(tasks, tasks[key], table.sizes).total for key in last)
 
 
 def _kernels(walked: Walked, numbers: dict[str, int]) -> tuple[ExplainedKernel, ...]:
