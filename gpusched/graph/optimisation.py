@@ -98,8 +98,7 @@ def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
         if taken.whole or taken.extra:
             # Others may take memory for themselves, and return other things than dask's chunks.
             ours = all(step.recorded or slow_part(step.function) is None for step in program.steps)
-            whole = taken.whole and ours
-            remaining.whole = whole and (remaining.extra is None or remaining.whole)
+            remaining.whole = taken.whole and ours and (remaining.extra is None or remaining.whole)
             remaining.extra = max(taken.extra or 0, remaining.extra or 0)
 
 

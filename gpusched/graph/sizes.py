@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dask.array.core import finalize
@@ -44,11 +44,11 @@ class Sizes:
 
     def __init__(self, layers: Mapping[str, Any]) -> None:
         self._told = {name: _told(layer) for name, layer in layers.items()}
-        self._largest = {name: _nbytes(told) for name, told in self._told.items()}
-        self._chunks = {n: _lengths(layer) for n, layer in layers.items() if self._told[n]}
+        told = (n for n, each in self._told.items() if each)
+        self._chunks = {n: layers[n].collection_annotations.get("chunks") for n in told}
         self.annotated = {n for n, layer in layers.items() if getattr(layer, "annotations", None)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
-        self.largest = max((n for n in self._largest.values() if n is not None), default=0)
+        self.largest = max(filter(None, map(_nbytes, self._told.values())), default=0)
         """Bytes of the largest chunk whose size is known."""
 
     def add(self, name: str, itemsize: int, shape: tuple[int, ...]) -> None:
@@ -57,16 +57,9 @@ class Sizes:
         longest = shape if told is None else tuple(map(max, told[1], shape))
         self._told[name] = itemsize, longest
         self._chunks.pop(name, None)
-        self._largest[name] = _nbytes(self._told[name])
 
     def of(self, node: Any) -> int | None:
-        """Return the bytes of a task's result at most; None if that is not known.
-
-        Parameters
-        ----------
-        node
-            The task as dask has it, before it was rewritten.
-        """
+        """Return the bytes of a task's result at most, by its node; None if that is not known."""
         if isinstance(node, DataNode):
             return _held(node.value)
         return self.of_key(result_key(node))
@@ -87,7 +80,7 @@ class Sizes:
         if isinstance(node, DataNode):
             return _held(node.value)
         calls = _calls(node) if isinstance(node, Task) else []
-        return self._made(tasks, calls[-1].node) if calls else self._of_own(key)
+        return self._made(tasks, calls[-1][0]) if calls else self._of_own(key)
 
     def _of_own(self, key: Any) -> int | None:
         """Return the bytes of a chunk; those of its layer's largest where only that is known."""
@@ -100,7 +93,7 @@ class Sizes:
 
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
-        return self._largest.get(_layer(key))
+        return _nbytes(self._told.get(_layer(key)))
 
     def lengths(self, tasks: Mapping[Any, Any], key: Any) -> tuple[int, tuple[int, ...]] | None:
         """Return the bytes of an element of a chunk, and how long the chunk is at most.
@@ -151,8 +144,8 @@ class Sizes:
             The task.
         """
         calls = _calls(node)
-        sizes = [self._made(tasks, call.node) for call in calls]
-        dying = last_uses([call.reads for call in calls], {len(calls) - 1})
+        sizes = [self._made(tasks, call) for call, _ in calls]
+        dying = last_uses([reads for _, reads in calls], {len(calls) - 1})
         return Needed(_most([size or 0 for size in sizes], dying), None not in sizes)
 
     def _made(self, tasks: Mapping[Any, Any], node: Task) -> int | None:
@@ -197,17 +190,12 @@ def _held(value: Any) -> int | None:
     return nbytes if isinstance(nbytes, int) else None
 
 
-class _Call(NamedTuple):
-    """A call that a task makes."""
+def _calls(task: Task) -> list[tuple[Task, set[int]]]:
+    """Return the calls that a task makes, in their order, each with those whose results it reads.
 
-    node: Task
-    reads: set[int]
-    """The numbers of the calls whose results it reads."""
-
-
-def _calls(task: Task) -> list[_Call]:
-    """Return the calls that a task makes, in their order; dask may have fused several to one."""
-    found: list[_Call] = []
+    dask may have fused several tasks to one.
+    """
+    found: list[tuple[Task, set[int]]] = []
 
     def note(value: Any, known_keys: Any) -> set[int]:
         """Note the calls of a node inside; return which of them its value comes from."""
@@ -222,7 +210,7 @@ def _calls(task: Task) -> list[_Call]:
         reads = set().union(*(note(each, known_keys) for each in arguments))
         if is_container(value):
             return reads
-        found.append(_Call(value, reads))
+        found.append((value, reads))
         return {len(found) - 1}
 
     note(task, {})
@@ -252,12 +240,6 @@ def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
     if dtype is None or dtype.hasobject or any(n != n for n in shape):
         return None
     return dtype.itemsize, tuple(shape)
-
-
-def _lengths(layer: Any) -> tuple[tuple[int, ...], ...] | None:
-    """Return the lengths of a layer's chunks along each axis, if dask has them."""
-    chunks = layer.collection_annotations.get("chunks")
-    return tuple(map(tuple, chunks)) if chunks else None
 
 
 def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:

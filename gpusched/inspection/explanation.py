@@ -65,8 +65,10 @@ class Explanation:
         workers, threads : int
             Workers, and threads of each.
         """
-        on = Described(memory, workers, threads)
-        return replace(self, fit=fit(self.stages, self.totals.kept, on, self.joined))
+        return self._on(Described(memory, workers, threads))
+
+    def _on(self, cluster: Described) -> Explanation:
+        return replace(self, fit=fit(self.stages, self.totals.kept, cluster, self.joined))
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -192,9 +194,7 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     given = [each for each in args if described(each) is None]
     with collector_paused():
         found = explain_graph(gather(subject, *given, **kwargs))[0]
-    if not on:
-        return found
-    return replace(found, fit=fit(found.stages, found.totals.kept, on[0], found.joined))
+    return found._on(on[0]) if on else found
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
