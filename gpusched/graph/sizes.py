@@ -79,8 +79,8 @@ class Sizes:
             return self.of_result(tasks, node.target)
         if isinstance(node, DataNode):
             return _held(node.value)
-        calls = _calls(node) if isinstance(node, Task) else []
-        return self._made(tasks, calls[-1][0]) if calls else self._of_own(key)
+        last = _last(node)
+        return self._of_own(key) if last is None else self._made(tasks, last)
 
     def _of_own(self, key: Any) -> int | None:
         """Return the bytes of a chunk; those of its layer's largest where only that is known."""
@@ -215,6 +215,15 @@ def _calls(task: Task) -> list[tuple[Task, set[int]]]:
 
     note(task, {})
     return found
+
+
+def _last(node: Any) -> Task | None:
+    """Return the call whose result is a task's; None if that is not one call's."""
+    while isinstance(node, Task) and node.func is execute_subgraph:
+        inner, node = node.args[0], node.args[0].get(node.args[1])
+        while isinstance(node, Alias):
+            node = inner.get(node.target)
+    return node if isinstance(node, Task) and not is_container(node) else None
 
 
 def _most(made: list[int], dying: Sequence[tuple[int, ...]]) -> int:

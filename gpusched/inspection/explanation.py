@@ -223,11 +223,16 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
 
 def _joined(table: Table, joins: tuple[Task, ...]) -> int:
     """Return the bytes that a task needs which joins chunks, put together as it is to run."""
-    if not joins:
-        return 0
-    last = {each.key: each for each in joins}
-    tasks = without_links(replace(table, tasks=table.tasks | last, wanted=[*last])).tasks
-    return max(needed(tasks, tasks[key], table.sizes).total for key in last)
+    most = 0
+    for each in joins:
+        read = each.dependencies
+        # What only the join needs is part of the same task, if that is all that it joins.
+        inside = {key: node for key, node in table.tasks.items() if key in read}
+        if len(inside) == 1 and not any(read & n.dependencies for n in table.tasks.values()):
+            own = replace(table, tasks={**inside, each.key: each}, wanted=[each.key])
+            each = without_links(own).tasks[each.key]
+        most = max(most, needed(table.tasks, each, table.sizes).total)
+    return most
 
 
 def _kernels(walked: Walked, numbers: dict[str, int]) -> tuple[ExplainedKernel, ...]:
