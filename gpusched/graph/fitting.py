@@ -104,17 +104,13 @@ def refusing(room: int | None) -> Iterator[None]:
 
 @contextmanager
 def noting(most: float) -> Iterator[None]:
-    """Note what the tasks of graphs take that are optimised meanwhile, for `noted`.
+    """Note what tasks of graphs take that are optimised meanwhile, for `noted`; as `refusing`.
 
     Parameters
     ----------
     most
         Bytes that a task may need for a worker to survive it: of those that surely need more, it is
         noted what.
-
-    Notes
-    -----
-    Holds as `refusing` does.
     """
     with _set(_noted, Noted(most)):
         yield
