@@ -24,6 +24,7 @@ from gpusched.graph.fitting import check, note
 from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.partials import slow_part
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
@@ -117,9 +118,11 @@ def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
             continue
         seen.add(kind)
         taken, remaining = table.sizes.taken(table.tasks, table.tasks[key]), program.remaining
-        if taken.whole or taken.most:
-            remaining.whole = taken.whole and (remaining.extra is None or remaining.whole)
-            remaining.extra = max(taken.most, remaining.extra or 0)
+        if taken.whole or taken.extra:
+            # Others may take memory for themselves, and return other things than dask's chunks.
+            ours = all(step.recorded or slow_part(step.function) is None for step in program.steps)
+            remaining.whole = taken.whole and ours and (remaining.extra is None or remaining.whole)
+            remaining.extra = max(taken.extra or 0, remaining.extra or 0)
 
 
 def regrouped(table: Table) -> Table:

@@ -106,8 +106,12 @@ class Table:
         return replace(self, tasks=tasks, items=frozenset(found))
 
     def nbytes(self, key: Any) -> int | None:
-        """Return the bytes of a chunk at most; None if that is not known."""
-        return self.sizes.within(self.tasks, key)
+        """Return the bytes of the largest chunk of a chunk's layer; None if that is not known.
+
+        What passes do with the tasks of a layer is the same for all of its chunks.
+        """
+        node = self.tasks.get(key)
+        return self.sizes.of_key(key) if node is None else self.sizes.of(node)
 
 
 def _gathers(node: Any) -> bool:
