@@ -17,18 +17,19 @@ from gpusched.adapters import flox
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
-from gpusched.graph.grouped_whole import COMBINES, GroupedWhole, joined_by, whole_for
+from gpusched.graph.grouped_whole import COMBINES, joined_by, whole_for
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.recorded import StandIn
 
 VARIANCES = {"var": False, "nanvar": True}
 """Whether NaN is left out of variances, by flox's names for them without the chunks."""
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(StandIn):
     """flox's function of a chunk and its groups, where these are ``range(count)``.
 
     Equal ones compute the same, so that plans hold from graph to graph.
@@ -100,10 +101,6 @@ class Grouped:
             raise UnfusibleError(GraphBreak.NO_KERNEL, f"{func} that gives {fill!r} of nothing")
         values = joined_by(func, array, nothing)
         return segments.reduced(values, by, self.count, combine, -1, dtype)
-
-
-GROUPED = Grouped, GroupedWhole
-"""What programs call for flox's functions: equal ones compute the same, in all graphs."""
 
 
 def _expanded(result: Any) -> Any:

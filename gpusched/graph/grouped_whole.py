@@ -22,6 +22,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.recorded import StandIn
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
             "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
@@ -34,7 +35,7 @@ EXTREMES = {"nanmax": -math.inf, "nanmin": math.inf}
 
 
 @dataclass(frozen=True)
-class GroupedWhole:
+class GroupedWhole(StandIn):
     """flox's function of a chunk and its groups, all of which end in this chunk.
 
     Equal ones compute the same, so that plans hold from graph to graph.
@@ -64,6 +65,14 @@ class GroupedWhole:
         """Return what flox's own function does; it finds the groups itself."""
         del groups
         return self.given(array, by)
+
+    def taken(self, args: tuple[Any, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+        """Return the call that finds the groups."""
+        return {"groups": (labelled, (args[1], self.sort))}
+
+    def user(self, function: Any) -> Any:
+        """Return what takes the result out of the dictionary, for flox's function that does."""
+        return extracted if flox.is_extract_result(function) else function
 
     def __call__(self, array: Any, by: Any, groups: Any) -> Any:
         """Return flox's dictionary of results.
@@ -197,11 +206,6 @@ def extracted(result: Any, key: str) -> Any:
     while type(result) in (list, tuple):
         result = result[0]
     return result[key]
-
-
-def extracts(function: Any) -> bool:
-    """Return whether a function is flox's that takes a result out of a dictionary."""
-    return flox.is_extract_result(function)
 
 
 _OPTIONS = {"agg", "fill_value", "reindex", "axis", "expected_groups", "engine", "sort"}

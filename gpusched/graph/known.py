@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,7 +32,6 @@ from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
-from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
@@ -40,12 +40,13 @@ from gpusched.record import (  # noqa: F401
     gradients,
     scans,
     searches,
+    segments,
     selection,
     windows,
 )
 from gpusched.record.catalogue import has, own
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
-from gpusched.record.recorded import RecordedFunction
+from gpusched.record.recorded import RecordedFunction, StandIn
 
 foreign.register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
@@ -300,12 +301,17 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.moments'
     """
-    return foreign.recorded_form(function) or grouped_for(_replaced(function, EXACT))
+    found = foreign.recorded_form(function) or _replaced(function, EXACT)
+    if type(found) is partial and "flox.dask" in sys.modules:
+        from gpusched.graph.grouped import grouped_for
+
+        return grouped_for(found)
+    return found
 
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return function.plain if isinstance(function, GROUPED) else _replaced(function, _PLAIN)
+    return function.plain if isinstance(function, StandIn) else _replaced(function, _PLAIN)
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
@@ -333,7 +339,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, (RecordedFunction, *GROUPED)):
+    if isinstance(function, (RecordedFunction, StandIn)):
         return True
     try:
         return has(function, "recorded") or function in HANDLERS

@@ -13,9 +13,9 @@ import numpy as np
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.graph import libraries
-from gpusched.graph.grouped import GROUPED
 from gpusched.newest import Newest
 from gpusched.plan.plan import Register
+from gpusched.record.recorded import StandIn
 
 if TYPE_CHECKING:
     from gpusched.graph.program import Program
@@ -32,7 +32,7 @@ def keep(key: Any, program: Program) -> None:
 
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register,
-          *GROUPED)  # fmt: skip
+          StandIn)  # fmt: skip
 
 
 def lasts(value: Any) -> bool:
