@@ -54,7 +54,7 @@ _read: dict[Path | None, Learned] = {}
 
 def factor() -> float:
     """Return what expected seconds are multiplied by on this machine."""
-    return _known(_path()).factor
+    return _known(kernelfiles.directory()).factor
 
 
 def learn(expected: float, seconds: float) -> None:
@@ -70,22 +70,17 @@ def learn(expected: float, seconds: float) -> None:
     if seconds <= 0:
         return
     with _lock:
-        path = _path()
-        found = _read[path] = _known(path).after(seconds / expected)
-    if path is not None:
-        _write(path, found)
+        root = kernelfiles.directory()
+        found = _read[root] = _known(root).after(seconds / expected)
+    if root is not None:
+        _write(root / FILE, found)
 
 
-def _path() -> Path | None:
-    root = kernelfiles.directory()
-    return root and root / FILE
-
-
-def _known(path: Path | None) -> Learned:
-    if path not in _read:
-        entry = _entries(path).get(platform.node())
-        _read[path] = Learned(*entry) if entry else Learned()
-    return _read[path]
+def _known(root: Path | None) -> Learned:
+    if root not in _read:
+        entry = _entries(root and root / FILE).get(platform.node())
+        _read[root] = Learned(*entry) if entry else Learned()
+    return _read[root]
 
 
 def _entries(path: Path | None) -> dict[str, tuple[float, int]]:
