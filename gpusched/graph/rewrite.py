@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -629,7 +629,7 @@ def _frozen(structure: Any) -> Any:
     return type(structure), structure
 
 
-def _identity(function: Callable[..., Any]) -> Any:
+def _identity(function: Any) -> Any:
     """Return what makes two functions the same: objects that are equal may do different things.
 
     Programs keep their functions alive, so that the id of one stays its own.
