@@ -44,7 +44,7 @@ def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     ...     [oct(Path(folder, made).stat().st_mode & 0o777) for made in ("a", "a/b")]
     ['0o700', '0o700']
     """
-    for missing in reversed([path, *path.parents]):
+    for missing in reversed([path, *path.parents] if not path.is_dir() else []):
         # Each by itself: `parents=True` makes those above with the mode that is usual for folders.
         if not missing.is_dir():
             _make(missing, remedy)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.adapters.tested_releases import moved
-
 try:
     # NumPy's types say nothing of them.
     from numpy.lib._function_base_impl import _get_gamma as get_gamma  # type: ignore[attr-defined]
@@ -19,6 +17,8 @@ try:
         _QuantileMethods as METHODS,
     )
 except ImportError as error:
+    from gpusched.adapters.tested_releases import moved
+
     raise moved(error) from error
 
 

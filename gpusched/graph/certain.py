@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -32,6 +32,7 @@ from gpusched.adapters.tasks import (
     Tuple,
     execute_subgraph,
 )
+from gpusched.dataclass import dataclass
 from gpusched.graph.fitting import at_once
 from gpusched.graph.partials import applied
 from gpusched.graph.sizes import shows_one_element

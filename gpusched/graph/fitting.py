@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dask
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
+from gpusched.dataclass import dataclass
 from gpusched.graph.subgraph import copied
 
 if TYPE_CHECKING:
     # They import dask.array, and clusters start without.
-    from gpusched.graph.certain import Certain
     from gpusched.graph.sizes import Sizes
 
 OWN = 200 << 20
@@ -228,9 +228,7 @@ def at_once(inputs: Iterable[Any], lent: Collection[Any], nbytes: Callable[[Any]
     return largest + sum(size for key, size in found.items() if key not in lent)
 
 
-def note(
-    tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes, certain: Certain
-) -> None:
+def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -> None:
     """Note what tasks take of which no program says it, and those that fit nowhere.
 
     Parameters
@@ -239,12 +237,13 @@ def note(
         As `needed` has them.
     rewritten
         The nodes as they will run, by key.
-    certain
-        What the tasks surely need.
     """
     noting = _noted.get()
     if noting is None:
         return
+    from gpusched.graph.certain import Certain
+
+    certain = Certain(tasks)
     kinds: dict[Any, tuple[Needed, bool]] = {}
     for key, node in tasks.items():
         if not isinstance(node, Task) or key not in rewritten:

@@ -7,6 +7,7 @@ the whole array. A program that depended on the place itself would be another on
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,7 +41,6 @@ from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
-from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
@@ -49,12 +49,13 @@ from gpusched.record import (  # noqa: F401
     gradients,
     scans,
     searches,
+    segments,
     selection,
     windows,
 )
 from gpusched.record.catalogue import has, own
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
-from gpusched.record.recorded import RecordedFunction
+from gpusched.record.recorded import RecordedFunction, StandIn
 
 foreign.register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
@@ -329,12 +330,17 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.moments'
     """
-    return foreign.recorded_form(function) or grouped_for(_replaced(function, EXACT))
+    found = foreign.recorded_form(function) or _replaced(function, EXACT)
+    if type(found) is partial and "flox.dask" in sys.modules:
+        from gpusched.graph.grouped import grouped_for
+
+        return grouped_for(found)
+    return found
 
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return function.plain if isinstance(function, GROUPED) else _replaced(function, _PLAIN)
+    return function.plain if isinstance(function, StandIn) else _replaced(function, _PLAIN)
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
@@ -362,7 +368,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, (RecordedFunction, *GROUPED)):
+    if isinstance(function, (RecordedFunction, StandIn)):
         return True
     try:
         return has(function, "recorded") or function in HANDLERS

@@ -117,12 +117,15 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
         return
     times = unfusedtimes.here()
-    noted = [times.add(handle.name, seconds / len(waiting)) for handle in waiting]
-    starting = service.starting()
+    noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])
+    # Files are looked at only where it matters: most short runs are worth nothing in any case.
+    starting = service.starting() if noted else 0.0
     gain = worthwhile.gain(waiting, seconds, left, starting)
+    if gain > 0 and not noted:
+        gain = worthwhile.gain(waiting, seconds, left, service.starting())
     if gain > 0:
         background.request(waiting, gain)
-    elif any(noted) and not all(handle.requested for handle in waiting):
+    elif noted and not all(handle.requested for handle in waiting):
         background.consider(waiting, starting, graph)
 
 

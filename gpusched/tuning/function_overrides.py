@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.emit import generate
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import Kernel, Statement, unchecked

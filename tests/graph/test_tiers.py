@@ -168,7 +168,7 @@ def test_much_work_is_known_from_the_graph_after_one_chunk(
 
     monkeypatch.setattr(worthwhile, "gain", gain)
     computed(expression)
-    assert left == [7]
+    assert set(left) == {7}
 
 
 def test_a_failed_compilation_is_a_reason_not_to_fuse(compiler: Compiler, pays: None) -> None:
