@@ -67,7 +67,9 @@ class Lanes(NamedTuple):
 
     def next(self, rank: Any, before: LazyChunk) -> LazyChunk:
         """Return the same, given those of the rank before."""
-        return self.element(rank) if self.ordered else self._found("select_next", rank, before._node)
+        if self.ordered:
+            return self.element(rank)
+        return self._found("select_next", rank, before._node)
 
     def numbers(self) -> LazyChunk:
         """Return how many elements of each lane are not NaN."""
@@ -258,7 +260,7 @@ def _quantiles(recorder: Recorder, lanes: Lanes, q: Any) -> Any:
     return _before(lanes, q)
 
 
-def places_of(quantiles: np.ndarray, count: int, method: str) -> tuple[np.ndarray, ...]:
+def places_of(quantiles: Any, count: int, method: str) -> tuple[np.ndarray, ...]:
     """Return what `quantile_places` does of numbers that may be in device memory: they are few."""
     if isinstance(quantiles, np.ndarray):
         return quantile_places(quantiles, count, method)
