@@ -54,8 +54,9 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.chunk": "astype",
         "dask.array.core": "concatenate_shaped",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
-        "gpusched.adapters.arrays": "block_histogram block_histogramdd custom_nanquantile "
-        "nanmax_skip nanmin_skip prefixscan_combine prefixscan_first searchsorted_block sqrt",
+        "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
+        "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
+        "searchsorted_block sqrt",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",

@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.chunk import HANDLERS, LazyChunk, operand
-from gpusched.record.record import Recorder
+from gpusched.record.record import ON_DEVICE, Recorder
 
 Spacing = Any
 """The distance between neighbours: a number, or a lazy chunk of one or of each distance."""
@@ -32,7 +32,10 @@ def spacing(points: np.ndarray) -> np.ndarray:
     """
     whole = np.issubdtype(points.dtype, np.integer)
     steps = np.diff(points.astype(np.float64) if whole else points)
-    return np.asarray(steps[0]) if (steps == steps[0]).all() else steps
+    return steps[:1].reshape(()) if (steps == steps[0]).all() else steps
+
+
+ON_DEVICE.add(spacing)
 
 
 def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,
@@ -74,8 +77,6 @@ def _step(recorder: Recorder, distances: Any, length: int) -> Spacing:
         return distances
     if node.shape != (length,) or node.dtype.kind not in "iuf":
         raise UnfusibleError(GraphBreak.OPERAND, "points that are not one for each element")
-    if not recorder.device.can.host_memory:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "points of a gradient on a GPU")
     found = recorder.labels(node, spacing)
     return LazyChunk(recorder, found, scalar=not found.shape)
 
