@@ -79,10 +79,7 @@ tls_flag = click.option(
 def certificate_files(flags: dict[str, Any]) -> dict[str, Any]:
     """Return flags with the files of the folder that ``--tls`` names, and without that flag.
 
-    Raises
-    ------
-    ValueError
-        If files are named, too.
+    Raises `ValueError` if files are named, too.
 
     Examples
     --------
@@ -156,10 +153,7 @@ def _check_preloads(context: click.Context, parameter: click.Parameter, value: A
 def read_gpus(text: str | None, cpu: bool = False) -> Any:
     """Return what ``--gpus`` and ``--cpu`` ask for, as `gpusched.cluster.allocation` takes it.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, or the flags contradict each other.
+    Raises `ValueError` if the text cannot be read, or the flags contradict each other.
 
     Examples
     --------
@@ -182,10 +176,7 @@ def read_gpus(text: str | None, cpu: bool = False) -> Any:
 def check_worker_flags(flags: Mapping[str, Any]) -> None:
     """Check the flags of `worker_flags` as far as that takes no GPU.
 
-    Raises
-    ------
-    ValueError
-        If one cannot be read, or contradicts another.
+    Raises `ValueError` if one cannot be read, or contradicts another.
 
     Examples
     --------
@@ -210,10 +201,7 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
 def read_resources(text: str | None) -> dict[str, float] | None:
     """Read ``--resources``, such as ``"GPU=2 MEM=10e9"``.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read.
+    Raises `ValueError` if the text cannot be read.
 
     Examples
     --------
@@ -239,10 +227,7 @@ def read_resources(text: str | None) -> dict[str, float] | None:
 def read_seconds(flag: str, text: str | None) -> float | None:
     """Read a length of time, such as ``"30"`` or ``"5 minutes"``, and return its seconds.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, or is below zero.
+    Raises `ValueError` if the text cannot be read, or is below zero.
 
     Examples
     --------
@@ -268,10 +253,7 @@ def read_seconds(flag: str, text: str | None) -> float | None:
 def check_ports(flag: str, text: str | None) -> None:
     """Check a port, or a range of them such as ``"3000:3026"``.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read.
+    Raises `ValueError` if the text cannot be read.
 
     Examples
     --------
@@ -298,10 +280,7 @@ _HOW_TO_UCX = "it comes with pip install distributed-ucxx-cu13 (or -cu12), on al
 def check_network(interface: str | None, protocol: str | None) -> None:
     """Check that the machine has the network interfaces, and distributed the protocols.
 
-    Raises
-    ------
-    ValueError
-        If it has not; the message names those there are.
+    Raises `ValueError` if it has not; the message names those there are.
 
     Examples
     --------

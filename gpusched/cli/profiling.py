@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def profiling(path: str | None, client: Client, quiet: bool = False) -> Iterator[None]:
     """Profile what the block does, and write that however the block ends.
 
+    Raises `Failed` if workers cannot record.
+
     Parameters
     ----------
     path
@@ -26,11 +28,6 @@ def profiling(path: str | None, client: Client, quiet: bool = False) -> Iterator
         Of the run's cluster.
     quiet
         Whether it is not said where the profile is.
-
-    Raises
-    ------
-    Failed
-        If workers cannot record.
     """
     if path is None:
         yield

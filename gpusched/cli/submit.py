@@ -146,10 +146,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
 def check_options(name: str, options: str) -> None:
     """Check flags that the scheduler or the workers of a job are to get.
 
-    Raises
-    ------
-    click.UsageError
-        If the command has no such flags.
+    Raises `click.UsageError` if the command has no such flags.
 
     Examples
     --------

@@ -43,10 +43,7 @@ def edit(kernel: ExplainedKernel, path: str | Path | None, target: str, editor: 
 def _command() -> list[str]:
     """Return the user's editor, as words of a command.
 
-    Raises
-    ------
-    EditorError
-        If none is set, or there is no terminal to open it in.
+    Raises `EditorError` if none is set, or there is no terminal to open it in.
     """
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not command:

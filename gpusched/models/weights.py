@@ -79,14 +79,8 @@ class Weights:
     def loaded(self) -> Loaded:
         """Return the model, loading it if this process has not yet.
 
-        Raises
-        ------
-        ModuleNotFoundError
-            If its library is not installed here.
-        FileNotFoundError
-            If its file is not here.
-        ModelError
-            If it cannot be read here.
+        Raises `ModuleNotFoundError` if its library is not installed here; `FileNotFoundError` if
+        its file is not here; `ModelError` if it cannot be read here.
         """
         if self._loaded is None:
             self._loaded = _shared(self)

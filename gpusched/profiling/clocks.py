@@ -68,10 +68,7 @@ def _clock() -> str:
 def offset(exchanges: Iterable[Exchange]) -> Offset:
     """Return the offset that some exchanges with one process leave.
 
-    Raises
-    ------
-    ValueError
-        If there is no exchange.
+    Raises `ValueError` if there is no exchange.
 
     Examples
     --------

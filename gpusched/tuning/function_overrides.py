@@ -54,12 +54,8 @@ class FunctionOverride(Override):
 def function_override(kernel: Kernel, function: Callable[..., Any]) -> FunctionOverride:
     """Return the version of a kernel that computes each element with a function.
 
-    Raises
-    ------
-    EditionError
-        If it takes another number of arguments than `point` does.
-    KernelError
-        If no kernel can be made of it; the message has the line.
+    Raises `EditionError` if it takes another number of arguments than `point` does; `KernelError`
+    if no kernel can be made of it; the message has the line.
     """
     definition = define(function)
     names = [*generate.input_names(kernel), *generate.parameter_names(kernel)]

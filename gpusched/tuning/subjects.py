@@ -20,17 +20,13 @@ class UnknownKernelError(LookupError):
 def kernel_of(subject: Any) -> Kernel:
     """Return the generated kernel that a user means.
 
+    Raises `UnknownKernelError` if no kernel of that name was explained or has run in this process;
+    `TypeError` if it is none of these.
+
     Parameters
     ----------
     subject
         One of `gpusched.explain`'s kernels, its definition, or its name.
-
-    Raises
-    ------
-    UnknownKernelError
-        If no kernel of that name was explained or has run in this process.
-    TypeError
-        If it is none of these.
     """
     if isinstance(subject, ExplainedKernel):
         subject = subject.kernel
