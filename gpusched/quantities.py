@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import format_bytes, parse_bytes, parse_timedelta
 
 
 def read_count(what: str, value: Any, least: int = 0, most: int | None = None) -> int:
@@ -65,7 +65,7 @@ def read_bytes(what: str, value: Any, least: int = 0) -> int:
     """
     number = _read(parse_bytes, value)
     if not least <= number < math.inf:
-        bound = f", {least} bytes or more" if least else ""
+        bound = f", {format_bytes(least)} or more" if least else ""
         raise ValueError(f"{what} cannot be {value!r}: write a size such as '4 GiB'{bound}")
     return int(number)
 

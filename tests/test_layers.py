@@ -108,6 +108,7 @@ MAY_USE = {
         "orphans",
         "placed",
         "plan",
+        "quantities",
         "serialization",
         "store",
         "threadsafe",

@@ -224,32 +224,6 @@ def read_resources(text: str | None) -> dict[str, float] | None:
     return found
 
 
-def read_seconds(flag: str, text: str | None) -> float | None:
-    """Read a length of time, such as ``"30"`` or ``"5 minutes"``, and return its seconds.
-
-    Raises `ValueError` if the text cannot be read, or is below zero.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import read_seconds
-    >>> read_seconds("--lifetime", "5 minutes")
-    300
-    """
-    from dask.utils import parse_timedelta
-
-    if text is None:
-        return None
-    try:
-        seconds: float = parse_timedelta(text)
-    except (ValueError, KeyError):
-        seconds = -1
-    if seconds < 0:
-        raise ValueError(
-            f"cannot read {flag} {text!r}: write seconds, or a time such as '5 minutes'"
-        )
-    return seconds
-
-
 def check_ports(flag: str, text: str | None) -> None:
     """Check a port, or a range of them such as ``"3000:3026"``.
 
