@@ -112,15 +112,12 @@ def cards() -> list[Card] | None:
 def facts(entry: str) -> GpuFacts | None:
     """Return what is known of a GPU, or None where there is no NVML.
 
+    Raises `UnknownDeviceError` if NVML knows no such GPU.
+
     Parameters
     ----------
     entry
         As in CUDA_VISIBLE_DEVICES: an index, a UUID or its beginning, also of a part (MIG).
-
-    Raises
-    ------
-    UnknownDeviceError
-        If NVML knows no such GPU.
 
     Examples
     --------
@@ -152,10 +149,7 @@ def facts(entry: str) -> GpuFacts | None:
 def sample(uuid: str) -> GpuSample | None:
     """Return how a GPU is doing, or None where there is no NVML.
 
-    Raises
-    ------
-    UnknownDeviceError
-        If NVML knows no such GPU.
+    Raises `UnknownDeviceError` if NVML knows no such GPU.
 
     Examples
     --------

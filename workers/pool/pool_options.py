@@ -16,10 +16,8 @@ LEAST = 1 << 20
 def read_request(kind: str, size: int | str | None = None) -> int | None:
     """Return a pool's size in bytes, after checking what can be checked without a device.
 
-    Raises
-    ------
-    ValueError
-        If the kind is unknown, or the size is not a number of bytes that this kind can have.
+    Raises `ValueError` if the kind is unknown, or the size is not a number of bytes that this kind
+    can have.
 
     Examples
     --------
@@ -43,10 +41,7 @@ def read_request(kind: str, size: int | str | None = None) -> int | None:
 def check_fits(kind: str, size: int, free: int, total: int) -> None:
     """Check a pool's size against the device's free and total memory, in bytes.
 
-    Raises
-    ------
-    ValueError
-        If the device cannot give that much.
+    Raises `ValueError` if the device cannot give that much.
     """
     if size > total:
         raise ValueError(
