@@ -177,12 +177,6 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
     """Check the flags of `worker_flags` as far as that takes no GPU.
 
     Raises `ValueError` if one cannot be read, or contradicts another.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import check_worker_flags
-    >>> check_worker_flags({"cpu": False, "pool": "cupy", "pool_size": None,
-    ...                     "device_memory_limit": "8 GiB"})
     """
     from gpusched import config
     from gpusched.cluster.allocation import host_memory
@@ -228,11 +222,6 @@ def check_ports(flag: str, text: str | None) -> None:
     """Check a port, or a range of them such as ``"3000:3026"``.
 
     Raises `ValueError` if the text cannot be read.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import check_ports
-    >>> check_ports("--worker-port", "3000:3026")
     """
     from distributed.utils import parse_ports
 
@@ -255,11 +244,6 @@ def check_network(interface: str | None, protocol: str | None) -> None:
     """Check that the machine has the network interfaces, and distributed the protocols.
 
     Raises `ValueError` if it has not; the message names those there are.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import check_network
-    >>> check_network(None, "tcp")
     """
     from distributed.comm.registry import get_backend
     from distributed.utils import get_ip_interface

@@ -147,11 +147,6 @@ def check_options(name: str, options: str) -> None:
     """Check flags that the scheduler or the workers of a job are to get.
 
     Raises `click.UsageError` if the command has no such flags.
-
-    Examples
-    --------
-    >>> from gpusched.cli.submit import check_options
-    >>> check_options("worker", "--threads 4 --memory-limit '60 GiB'")
     """
     from gpusched.cli import main
 

@@ -152,14 +152,7 @@ def allocate(
 
 
 def most_workers() -> int:
-    """Return how many worker processes this machine has memory for, if they do nothing.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.allocation import most_workers
-    >>> most_workers() >= 1
-    True
-    """
+    """Return how many worker processes this machine has memory for, if they do nothing."""
     return max(1, distributed.system.MEMORY_LIMIT // LEAST_MEMORY)
 
 
@@ -167,11 +160,6 @@ def check_fits(workers: int) -> None:
     """Refuse more worker processes than this machine has memory for, even if they do nothing.
 
     Raises `ValueError` if they do not fit.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.allocation import check_fits
-    >>> check_fits(1)
     """
     if workers > most_workers():
         total = format_bytes(distributed.system.MEMORY_LIMIT)

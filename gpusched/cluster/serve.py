@@ -60,13 +60,6 @@ def serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
     Notes
     -----
     For the main thread, because of the signals.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.serve import serve
-    >>> async def nobody():
-    ...     return []
-    >>> serve(nobody)
     """
     with _workers_with_signals_blocked():
         asyncio_run(_serve(make), loop_factory=get_loop_factory())

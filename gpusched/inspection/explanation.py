@@ -255,14 +255,7 @@ class PolicyWaits:
 
 
 def policy_waits() -> tuple[PolicyWaits, ...]:
-    """Return the policies that threads have waited for, the longest first.
-
-    Examples
-    --------
-    >>> from gpusched.inspection.explanation import policy_waits
-    >>> [each.policy for each in policy_waits() if not each.waits]
-    []
-    """
+    """Return the policies that threads have waited for, the longest first."""
     from gpusched.threadsafe.counts import statistics
 
     found = [

@@ -74,15 +74,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 
 
 def missing() -> str | None:
-    """Return why there can be no CuPy array in this process, or None if there can.
-
-    Examples
-    --------
-    >>> from gpusched.serialization.arrays.device import is_installed
-    >>> from gpusched.serialization.arrays.cupy import missing
-    >>> is_installed("cupy") or missing() == "CuPy is not installed"
-    True
-    """
+    """Return why there can be no CuPy array in this process, or None if there can."""
     if not device.is_installed("cupy"):
         return "CuPy is not installed"
     import cupy

@@ -186,13 +186,6 @@ def allow_host(kind: str, why: str, instead: str = "a NumPy array") -> None:
         It cannot be made here.
     instead
         What it becomes where that is wanted.
-
-    Examples
-    --------
-    >>> import dask
-    >>> from gpusched.serialization.arrays.device import allow_host
-    >>> with dask.config.set({"gpusched.serialization.without-gpu": "host"}):
-    ...     allow_host("cupy.ndarray", "CuPy is not installed")
     """
     wanted = config.get("serialization.without-gpu")
     if wanted not in ("error", "host"):
