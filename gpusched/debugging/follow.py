@@ -28,7 +28,7 @@ from gpusched.debugging.origins import (
 from gpusched.debugging.readable import ReadableKernel, needed
 from gpusched.debugging.replay import Execution, Run
 from gpusched.debugging.sources import follows, told_of
-from gpusched.debugging.steps import Index, Traced, Where, is_finite
+from gpusched.debugging.traced_values import Index, Traced, Where, is_finite
 from gpusched.emit.operations import DEFINED
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in

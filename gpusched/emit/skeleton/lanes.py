@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpusched.emit.kernel import Kernel
-from gpusched.emit.skeleton.text import Text, product
+from gpusched.emit.skeleton.source_lines import Text, product
 from gpusched.emit.totals import joined, loaded, start, stored
 
 

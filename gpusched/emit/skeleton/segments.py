@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpusched.emit import generate
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.lanes import lanes
-from gpusched.emit.skeleton.text import Text
+from gpusched.emit.skeleton.source_lines import Text
 
 
 def segmented(kernel: Kernel) -> str:
