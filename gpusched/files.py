@@ -18,6 +18,9 @@ class UnsafeFolderError(PermissionError):
 def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     """Make a folder that nobody else may enter, or check that nobody else may write to it.
 
+    Raises `UnsafeFolderError` if it belongs to somebody else, or others may write to it;
+    `NotADirectoryError` if something else is in its place.
+
     Parameters
     ----------
     path
@@ -27,13 +30,6 @@ def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     levels
         How many folders are checked: this one, and those above it. Whoever may write to one of them
         may replace the next.
-
-    Raises
-    ------
-    UnsafeFolderError
-        If it belongs to somebody else, or others may write to it.
-    NotADirectoryError
-        If something else is in its place.
 
     Examples
     --------

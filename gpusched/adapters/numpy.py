@@ -27,6 +27,8 @@ def quantile_places(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return between which ranks quantiles are, and how far from the first of each two.
 
+    Raises `ValueError` as NumPy raises it, for quantiles that are not from 0 to 1.
+
     Parameters
     ----------
     quantiles
@@ -35,11 +37,6 @@ def quantile_places(
         How many numbers they are quantiles of.
     method
         As in `numpy.quantile`.
-
-    Raises
-    ------
-    ValueError
-        As NumPy raises it, for quantiles that are not from 0 to 1.
 
     Examples
     --------

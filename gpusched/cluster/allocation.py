@@ -116,12 +116,8 @@ def allocate(
 ) -> Allocation:
     """Decide what workers to start; None asks the configuration, then the machine.
 
-    Raises
-    ------
-    ValueError
-        If a number is out of range, cannot be read, or contradicts another.
-    NoDeviceError
-        If GPUs are asked for that this machine does not have.
+    Raises `ValueError` if a number is out of range, cannot be read, or contradicts another;
+    `NoDeviceError` if GPUs are asked for that this machine does not have.
 
     Examples
     --------
@@ -157,29 +153,14 @@ def allocate(
 
 
 def most_workers() -> int:
-    """Return how many worker processes this machine has memory for, if they do nothing.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.allocation import most_workers
-    >>> most_workers() >= 1
-    True
-    """
+    """Return how many worker processes this machine has memory for, if they do nothing."""
     return max(1, distributed.system.MEMORY_LIMIT // LEAST_MEMORY)
 
 
 def check_fits(workers: int) -> None:
     """Refuse more worker processes than this machine has memory for, even if they do nothing.
 
-    Raises
-    ------
-    ValueError
-        If they do not fit.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.allocation import check_fits
-    >>> check_fits(1)
+    Raises `ValueError` if they do not fit.
     """
     if workers > most_workers():
         total = format_bytes(distributed.system.MEMORY_LIMIT)
@@ -192,10 +173,8 @@ def check_fits(workers: int) -> None:
 def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allocation | None]:
     """Decide on workers as `allocate` does, and on so many CPU workers besides those on GPUs.
 
-    Raises
-    ------
-    ValueError
-        If there are CPU workers only, so that there is nothing to be besides; or as `allocate`.
+    Raises `ValueError` if there are CPU workers only, so that there is nothing to be besides; or as
+    `allocate`.
 
     Examples
     --------
@@ -318,10 +297,8 @@ def _share_cores(workers: int | None, threads: int | None) -> tuple[int, int]:
 def host_memory(limit: MemoryLimit, workers: int) -> int:
     """Return the bytes of host memory that each of so many workers may take; 0 for no limit.
 
-    Raises
-    ------
-    ValueError
-        If the limit cannot be read, or is less than a worker needs that does nothing.
+    Raises `ValueError` if the limit cannot be read, or is less than a worker needs that does
+    nothing.
 
     Examples
     --------
@@ -346,6 +323,8 @@ def host_memory(limit: MemoryLimit, workers: int) -> int:
 def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
     """Return the bytes of a GPU that each of its workers may fill with results; 0 for no limit.
 
+    Raises `ValueError` if the limit cannot be read.
+
     Parameters
     ----------
     limit
@@ -354,11 +333,6 @@ def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
         The GPU's memory in bytes; 0 where unknown, and then a fraction is not a limit.
     share
         Number of workers on that GPU.
-
-    Raises
-    ------
-    ValueError
-        If the limit cannot be read.
 
     Examples
     --------

@@ -16,7 +16,6 @@ from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.breaks import apart, breaks
-from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernel_listings import ExplainedKernel, explained
@@ -259,3 +258,30 @@ def _totals(before: int, walked: Walked, found: tuple[Stage, ...], kept: int) ->
         peak_unfused_exact=all(stage.peak_unfused_exact for stage in found),
         kept=kept,
     )
+
+
+@dataclass(frozen=True)
+class PolicyWaits:
+    """What a policy of `gpusched.threadsafe` has cost in this process so far."""
+
+    policy: str
+    """Its name and kind, such as ``lock(hdf5)``."""
+    calls: int
+    waits: int
+    """Calls that found it taken."""
+    seconds: float
+    """That they waited, summed over threads."""
+    longest: float
+    """Seconds of the longest wait."""
+
+
+def policy_waits() -> tuple[PolicyWaits, ...]:
+    """Return the policies that threads have waited for, the longest first."""
+    from gpusched.threadsafe.counts import statistics
+
+    found = [
+        PolicyWaits(name, c.calls, c.waits, c.wait_seconds, c.longest_wait_seconds)
+        for name, c in statistics().items()
+        if c.waits
+    ]
+    return tuple(sorted(found, key=lambda each: -each.seconds))

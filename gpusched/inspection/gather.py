@@ -39,6 +39,8 @@ class Wanted:
 def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
     """Return the graph of arrays, of an xarray object, or of a function's call.
 
+    Raises `TypeError` if there is no dask array in what is given, or something else than arrays.
+
     Parameters
     ----------
     subject
@@ -46,11 +48,6 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
     *args, **kwargs
         The function's. dask arrays among them are what it is called with; a function of NumPy
         arrays only is one task.
-
-    Raises
-    ------
-    TypeError
-        If there is no dask array in what is given, or something else than arrays.
     """
     if callable(subject) and not is_dask_collection(subject):
         subject = _called(subject, args, kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusched.emit.kernel import STILL, Access, Kernel
-from gpusched.emit.skeleton.text import Text, product, threads
+from gpusched.emit.skeleton.source_lines import Text, product, threads
 
 
 def flat(kernel: Kernel) -> str:
