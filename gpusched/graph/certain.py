@@ -33,8 +33,7 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.dataclass import dataclass
-from gpusched.graph.partials import applied
-from gpusched.graph.sizes import shows_one_element
+from gpusched.graph.partials import applied, shows_one_element
 from gpusched.graph.subgraph import at_once, copied, resolved, walk
 from gpusched.record.catalogue import has
 
