@@ -102,7 +102,7 @@ class Sizes:
         """
         node = tasks.get(key)
         if isinstance(node, DataNode):
-            known = isinstance(node.value, np.ndarray)
+            known = hasattr(node.value, "__array_ufunc__") and hasattr(node.value, "shape")
             return (node.value.itemsize, node.value.shape) if known else None
         return self._told.get(_layer(key if node is None else result_key(node)))
 
