@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from dask.array.core import finalize
 
 from gpusched.adapters.tasks import (
