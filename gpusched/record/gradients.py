@@ -43,7 +43,7 @@ def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,
     """Record the gradient along some axes."""
     if not isinstance(f, LazyChunk) or not f.shape or 0 in f.shape:
         raise UnfusibleError(GraphBreak.OPERAND, "a gradient of what has no elements or axes")
-    if f.dtype.kind not in "biufc" or edge_order not in (1, 2):
+    if f.dtype.kind not in "iufc" or edge_order not in (1, 2):
         raise UnfusibleError(GraphBreak.OPTION, f"a gradient of {f.dtype}, or edge_order")
     axes = tuple(range(f.ndim)) if axis is None else normalize_axis_tuple(axis, f.ndim)
     if any(f.shape[k] < edge_order + 1 for k in axes):
