@@ -227,6 +227,19 @@ def test_the_hook_goes_with_what_is_sent_to_a_scheduler() -> None:
     assert not any(isinstance(getattr(t, "func", None), Program) for t in plain.values())
 
 
+def test_collections_of_an_optimised_graph_have_their_own_chunks() -> None:
+    xa = pytest.importorskip("dask_array")
+    x = xa.from_array(np.arange(24.0).reshape(6, 4), chunks=(3, 2))
+    overlapped = x.map_overlap(lambda block: block * 2, depth=1, boundary="reflect", dtype=float)
+    parts = xa.concatenate([x[:3], x[3:] * 3]).rechunk(2)
+    with gpusched.enable():
+        for each in (overlapped, parts):
+            (found,) = dask.optimize(each)
+            np.testing.assert_array_equal(
+                found.compute(scheduler="sync"), each.compute(scheduler="sync")
+            )
+
+
 def test_graphs_that_are_not_to_be_optimised_are_not() -> None:
     import dask_array
 

@@ -179,7 +179,7 @@ def test_calls_between_kernels_keep_their_error_state():
 
 
 def test_a_failure_that_passes_is_for_one_run(monkeypatch):
-    def failing(self, kernel):
+    def failing(kernel):
         raise OSError("too many open files")
 
     x = da.from_array(X, chunks=10_000)
@@ -188,7 +188,7 @@ def test_a_failure_that_passes_is_for_one_run(monkeypatch):
         with monkeypatch.context() as patch:
             cache.kernels.clear()
             patch.setattr(cache.KernelCache, "loaded", lambda self, kernel: None)
-            patch.setattr(cache.KernelCache, "obtained", failing)
+            patch.setattr(cache, "prepare", failing)
             np.testing.assert_allclose(program.compute(scheduler="sync"), (X + 1.0625) * 2.71875)
         before = statistics().fused_tasks
         program.compute(scheduler="sync")

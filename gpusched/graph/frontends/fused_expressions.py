@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakSet
 
 import dask
 from dask.array import Array
+from dask.core import flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
+from gpusched.adapters.tasks import Alias
 from gpusched.breaks import GraphBreak
 from gpusched.graph.frontends.adapter import (
     Expr,
@@ -44,8 +46,22 @@ def graph_of(expression: Expr, hook: Optimiser) -> dict[Any, Any]:
     return dict(ensure_dict(hook(layered(expression), expression.__dask_keys__())))
 
 
-def _with_hook(sequence: FusedSequence, hook: Optimiser) -> FusedSequence:
-    sequence.__dict__["hook"] = hook
+def _named(tasks: dict[Any, Any], first: Iterable[Expr], then: Iterable[Expr]) -> dict[Any, Any]:
+    """Return tasks whose results have the names, too, that they had before they were optimised.
+
+    `dask.optimize` makes collections of such a graph, and these look for chunks of their own names.
+    """
+    found = dict(tasks)
+    for before, after in zip(first, then, strict=True):
+        for key in flatten([after.__dask_keys__()]):
+            name = (before._name, *key[1:]) if type(key) is tuple else before._name
+            if name not in tasks:
+                found[name] = Alias(name, key)
+    return found
+
+
+def _with_hook(sequence: FusedSequence, hook: Optimiser, optimised: bool = False) -> FusedSequence:
+    sequence.__dict__.update(hook=hook, optimised=optimised)
     return sequence
 
 
@@ -64,7 +80,11 @@ class FusedSequence(ExprSequence):
         return found
 
     def __reduce__(self) -> Any:
-        return _rebuilt, (self._hook, *self.operands)
+        return _rebuilt, (self._hook, self._is_optimised, *self.operands)
+
+    @property
+    def _is_optimised(self) -> bool:
+        return bool(self.__dict__.get("optimised"))
 
     def finalize_compute(self) -> FusedSequence:
         """Return the sequence of what the collections' results are made of."""
@@ -84,12 +104,20 @@ class FusedSequence(ExprSequence):
         graph = layered(expression) if arrays else _one_layer(expression)
         return HLGExpr(graph, self._hook if arrays else None, expression.__dask_keys__())
 
+    def optimize(self, fuse: bool = False) -> Expr:
+        """Return the sequence as it runs."""
+        found: Expr = super().optimize(fuse)
+        return _with_hook(found, self._hook, True) if type(found) is FusedSequence else found
+
     def __dask_graph__(self) -> dict[Any, Any]:
-        return graph_of(self, self._hook)
+        if self._is_optimised:
+            return graph_of(self, self._hook)
+        optimised = self.optimize()
+        return _named(optimised.__dask_graph__(), self.operands, optimised.operands)
 
 
-def _rebuilt(hook: Optimiser, *operands: Expr) -> FusedSequence:
-    return _with_hook(FusedSequence(*operands), hook)
+def _rebuilt(hook: Optimiser, optimised: bool, *operands: Expr) -> FusedSequence:
+    return _with_hook(FusedSequence(*operands), hook, optimised)
 
 
 def _one_layer(expression: Expr) -> HighLevelGraph:
