@@ -37,8 +37,9 @@ METHODS: dict[str, Callable[..., Any]] = {}
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
 
-ITERATED = 128
-"""How many items of chunks the loops of one recording may take: each is recorded on its own."""
+ITEMS = 128
+"""How many items of chunks one recording may go through, in loops or by assigning to positions:
+each is recorded on its own, which takes as long as computing hundreds."""
 
 FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 """Operations that NumPy's power of floats is, by the one exponent of all."""
@@ -307,10 +308,14 @@ class LazyChunk(NDArrayOperatorsMixin):
         return format(value[()] if self._scalar else value, spec)
 
     def __iter__(self) -> Iterator[Any]:
-        self._recorder.iterated += len(self)
-        if self._recorder.iterated > ITERATED:
-            self._recorder.stop(GraphBreak.CHANGES("iterates over many items of chunks"))
+        self._go_through(len(self))
         return map(self.__getitem__, range(len(self)))
+
+    def _go_through(self, items: int) -> None:
+        """Count items of chunks that the program goes through; stop where they are too many."""
+        self._recorder.items += items
+        if self._recorder.items > ITEMS:
+            self._recorder.stop(GraphBreak.CHANGES("goes through many items of chunks"))
 
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
@@ -340,6 +345,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         if isinstance(index, LazyChunk):
             fits = index.dtype == bool and index.shape and index.shape == self.shape[: index.ndim]
             return index[(..., *(None,) * (self.ndim - index.ndim))] if fits else None
+        self._go_through(1)
         items = index if type(index) is tuple else (index,)
         before = next((k for k, item in enumerate(items) if item is Ellipsis), None)
         if before is not None:
