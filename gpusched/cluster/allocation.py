@@ -130,12 +130,12 @@ def allocate(
     devices = _devices(gpus, workers) if processes else ()
     if devices:
         workers = len(devices) if workers is None else workers
-        threads = threads or _threads_beside_a_gpu(workers)
+        threads = threads or _threads_of(workers)
     elif processes:
         workers, threads = _share_cores(workers, threads)
     else:
         workers = 1 if workers is None else workers
-        threads = threads or max(1, dask.system.CPU_COUNT // max(1, workers))
+        threads = threads or _threads_of(workers)
     if memory_limit is None:
         memory_limit = config.get("cluster.memory-limit")
     if device_memory_limit is None:
@@ -185,9 +185,8 @@ def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allo
     found = allocate(**arguments)
     if not read_count("the number of CPU workers", cpu_workers):
         return found, None
-    shared = max(1, dask.system.CPU_COUNT // (found.workers + cpu_workers))
     if _count("threads", arguments.get("threads"), 1) is None:
-        found = replace(found, threads=shared)
+        found = replace(found, threads=_threads_of(found.workers + cpu_workers))
     if not found.devices:
         raise ValueError(
             f"cpu_workers={cpu_workers} is for clusters with GPUs; here all workers are CPU "
@@ -196,7 +195,7 @@ def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allo
     limit = arguments.get("memory_limit")
     limit = config.get("cluster.memory-limit") if limit is None else limit
     memory = host_memory(limit, found.workers + cpu_workers)
-    beside = allocate(cpu_workers, shared, 0, memory, pin=False)
+    beside = allocate(cpu_workers, found.threads, 0, memory, pin=False)
     return replace(found, memory_limit=memory), beside
 
 
@@ -274,8 +273,8 @@ def _devices(request: GpuRequest | None, workers: int | None) -> Sequence[str]:
     return devices
 
 
-def _threads_beside_a_gpu(workers: int) -> int:
-    """Return the threads of a GPU worker: its share of the cores, to read chunks and unpack them.
+def _threads_of(workers: int) -> int:
+    """Return the threads of each worker: a GPU's has its share of the cores to read chunks, too.
 
     On an H200 beside 16 cores, programs that make 1 GB of chunks on the host take 1.3 to 1.7 s with
     one thread, 0.5 to 0.6 s with 4 and 0.3 to 0.4 s with 16; from chunks on the GPU the same with

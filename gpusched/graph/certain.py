@@ -33,10 +33,8 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.dataclass import dataclass
-from gpusched.graph.fitting import at_once
-from gpusched.graph.partials import applied
-from gpusched.graph.sizes import shows_one_element
-from gpusched.graph.subgraph import copied, resolved, walk
+from gpusched.graph.partials import applied, shows_one_element
+from gpusched.graph.subgraph import at_once, copied, resolved, walk
 from gpusched.record.catalogue import has
 
 _KINDS = "biufcmM"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -14,7 +14,7 @@ from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
-from gpusched.graph.subgraph import copied
+from gpusched.graph.subgraph import at_once, copied
 
 if TYPE_CHECKING:
     # They import dask.array, and clusters start without.
@@ -219,13 +219,6 @@ def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes) -> Needed:
     """
     inputs = at_once(node.dependencies, copied(node), lambda key: sizes.of_result(tasks, key) or 0)
     return sizes.taken(tasks, node)._replace(inputs=inputs)
-
-
-def at_once(inputs: Iterable[Any], lent: Collection[Any], nbytes: Callable[[Any], int]) -> int:
-    """Return the bytes of a task's inputs that are there at once: all, but of those lent one."""
-    found = {key: nbytes(key) for key in inputs}
-    largest = max((found[key] for key in lent if key in found), default=0)
-    return largest + sum(size for key, size in found.items() if key not in lent)
 
 
 def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -> None:

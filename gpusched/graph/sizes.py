@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from dask.array.core import finalize
 
-from gpusched.adapters.arrays import broadcast_trick
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -20,12 +18,10 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.graph.fitting import Needed
 from gpusched.graph.known import is_first_step
-from gpusched.graph.partials import parts
+from gpusched.graph.partials import shows_one_element
 from gpusched.graph.subgraph import layer_of, result_key, walk
 from gpusched.plan.plan import last_uses
 
-_SHOWN = next(iter(parts(broadcast_trick)))
-"""What `ones`, `zeros` and `full` make their chunks with."""
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
 
 
@@ -105,7 +101,7 @@ class Sizes:
         """
         node = tasks.get(key)
         if isinstance(node, DataNode):
-            known = isinstance(node.value, np.ndarray)
+            known = hasattr(node.value, "__array_ufunc__") and hasattr(node.value, "shape")
             return (node.value.itemsize, node.value.shape) if known else None
         return self._told.get(_layer(key if node is None else result_key(node)))
 
@@ -163,20 +159,6 @@ class Sizes:
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
-
-
-def shows_one_element(function: Any) -> bool:
-    """Return whether a function makes chunks of one element, which all others show, as `ones` does.
-
-    Examples
-    --------
-    >>> import dask.array as da, numpy as np
-    >>> from gpusched.graph.sizes import shows_one_element
-    >>> x = da.ones(3)
-    >>> shows_one_element(x.dask[x.name, 0].func), shows_one_element(np.ones)
-    (True, False)
-    """
-    return any(part is _SHOWN for part in parts(function))
 
 
 def _held(value: Any) -> int | None:

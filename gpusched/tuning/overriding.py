@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends import cache
+from gpusched.dataclass import dataclass
 from gpusched.editing.edited import SOURCE, Edited, edited_file, edited_override
 from gpusched.emit import generate
 from gpusched.emit.editions import EditionError

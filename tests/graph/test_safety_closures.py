@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Callable
 from functools import reduce
@@ -17,10 +16,6 @@ from gpusched.graph.safety import examined, why_unsafe
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError
 from tests.record.recording import assert_same, record
-
-pytestmark = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="comprehensions and cells have other instructions"
-)
 
 
 def comprehends(x: Any) -> Any:
@@ -69,7 +64,34 @@ def changes_what_was_reduced(x: Any) -> Any:
     return y
 
 
-SAFE = [changes_what_was_reduced, comprehends, generates, calls_inside, gives_functions, reduces]
+def keeps_its_variable(x: Any) -> Any:
+    k = x * 2
+    parts = [k * n for n in (1, 2) for k in (x, x + n)]
+    k += 1
+    return sum(parts) + k
+
+
+def views_of_what_is_new(x: Any) -> Any:
+    return sum([y.T for y in (x + 1, x + 2)])
+
+
+def puts_lists_into_lists(x: Any) -> Any:
+    parts: list[Any] = []
+    for _ in range(3):
+        parts = [parts]
+    return x * len(x)
+
+
+SAFE = [
+    changes_what_was_reduced,
+    comprehends,
+    keeps_its_variable,
+    puts_lists_into_lists,
+    generates,
+    calls_inside,
+    gives_functions,
+    reduces,
+]
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -172,7 +194,15 @@ def changes_by_reducing(x: Any) -> Any:
     return reduce(added, [x, x * 2])
 
 
-UNSAFE = [changes_by_reducing, list_of_functions, assigns_outside,
+def keeps_functions_of_a_comprehension(x: Any) -> Any:
+    k = x * 2
+    functions = [lambda: k for k in (1, 2)]  # noqa: B023
+    k += 1
+    return functions[0]()
+
+
+UNSAFE = [changes_by_reducing, list_of_functions, keeps_functions_of_a_comprehension,
+          assigns_outside,
           changes_what_is_shown, changes_outer_variable,
           calls_itself, takes_items_one_by_one, gives_a_coroutine, gives_a_function,
           has_no_value_yet, has_defaults, decides_inside]  # fmt: skip
@@ -199,6 +229,11 @@ STATEMENTS = [
     "z = np.stack([f(v) for v in (y, z)]).max(axis=0)", "y = [z, x][0]", "x += 1",
     "z = tuple(v for v in (y, z))[-1]", "y = reduce(lambda u, v: u + f(v), [z, x])",
     "z = reduce(h, [z])", "y = reduce(np.add, [z])", "y[x < 3] = 1", "z[y > f(z)] = -2",
+    "l = [v.T.T for v in (y, z)]", "z = sum(l)", "z = l[0]", "k = x * 2", "z = k",
+    "y = sum([y + k for y in l for k in (1, 2)])",
+    "l = [y for y in (z, x) if y.ndim > 1]", "l = [y for _ in range(2)]",
+    "y = sum([(lambda: y * k)() for k in (1, 2)])", "l = [(lambda: k)() for k in l]",
+    "z = sum([sum([u * k for u in (y, z)]) for k in l])", "y, z = [v + 1 for v in (z, y)]",
 ]  # fmt: skip
 INSIDE = ["u + y", "u", "y", "y.T.T", "z * 2 - u", "[u for _ in (1,)][0]", "sum([u, z])", "x[:]",
           "g(u)", "(lambda v: v + z)(u)", "(y := u)",
@@ -211,7 +246,7 @@ def functions(draw: st.DrawFn) -> str:
     inner = [draw(st.sampled_from(INSIDE)) for _ in "fgh"]
     body = draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=6))
     lines = ["y = x + 1", "z = x * 3", f"f = lambda u: {inner[0]}", f"g = lambda u: {inner[1]}",
-             "h = lambda w, u: w(u)", *body, "return y - z"]  # fmt: skip
+             "h = lambda w, u: w(u)", "l = [y, x]", *body, "return y - z"]  # fmt: skip
     return "def made(x):\n" + "".join(f"    {line}\n" for line in lines)
 
 

@@ -10,7 +10,6 @@ new array, so that no function changes in place what another one may show.
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,8 +37,11 @@ if TYPE_CHECKING:
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Flags of functions whose calls run nothing yet."""
 
-_CLOSURE, _ANNOTATIONS = 8, 4
-"""Flags of MAKE_FUNCTION: whether the function has cells, and annotations, which nobody reads."""
+_UNREAD = 4 | 8 | 16
+"""Flags of a function's attributes that nobody reads here: its annotations, its cells, and from
+Python 3.14 on what makes annotations."""
+
+_DEFAULTS = GraphBreak.OWN_CODE, "defines a function inside, with defaults"
 
 
 @rule("MAKE_CELL")
@@ -64,10 +66,29 @@ def _store_deref(self: Interpreter, state: State, instruction: Instruction) -> A
 @rule("MAKE_FUNCTION")
 def _make_function(self: Interpreter, state: State, instruction: Instruction) -> After:
     flags, code = int(instruction.arg or 0), state.stack[-1]
-    later = sys.version_info >= (3, 13)  # which sets these by another instruction
-    if later or flags & ~(_CLOSURE | _ANNOTATIONS) or not isinstance(code, Known):
-        refuse(GraphBreak.OWN_CODE, "defines a function inside, with defaults")
+    if flags & ~_UNREAD or not isinstance(code, Known):
+        refuse(*_DEFAULTS)
     return push(state, Made(code.value, self), pops=1 + flags.bit_count())
+
+
+@rule("SET_FUNCTION_ATTRIBUTE")
+def _set_attribute(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Follow what MAKE_FUNCTION's flags were until Python 3.12."""
+    if int(instruction.arg or 0) & ~_UNREAD:
+        refuse(*_DEFAULTS)
+    return push(state, state.stack[-1], pops=2)
+
+
+@rule("LOAD_FAST_AND_CLEAR")
+def _load_and_clear(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Keep a variable on the stack while a comprehension, from Python 3.12 on, has its name."""
+    name = str(instruction.argval)
+    if name in self.code.co_cellvars:
+        # Two cells have this name: functions made within read another one than those made outside.
+        reads = f"has a comprehension over {name}, which a function inside may read"
+        refuse(GraphBreak.OWN_CODE, reads)
+    before = dict(state.variables).get(name, Kind.UNBOUND)
+    return push(stored(state, name, Kind.UNBOUND), before)
 
 
 @rule("LIST_APPEND")

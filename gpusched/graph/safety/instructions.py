@@ -110,10 +110,6 @@ SAID = {
     "STORE_GLOBAL": (GraphBreak.OWN_CODE, "sets a global variable"),
     "DELETE_GLOBAL": (GraphBreak.OWN_CODE, "deletes a global variable"),
     "STORE_DEREF": (GraphBreak.OWN_CODE, "sets a variable of an outer function"),
-    "LOAD_FAST_AND_CLEAR": (
-        GraphBreak.OWN_CODE,
-        "builds a list, set or dictionary in a comprehension",
-    ),
     "BUILD_SET": (GraphBreak.OWN_CODE, "builds a set"),
 }
 """What is said of some instructions that are not in the table."""
@@ -167,6 +163,10 @@ def _load_const(self: Interpreter, state: State, instruction: Instruction) -> Af
 
 @rule("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
 def _load_fast(self: Interpreter, state: State, instruction: Instruction) -> After:
+    # Since Python 3.13 a cell is loaded so, to become part of a function that is made.
+    cell = int(instruction.arg or 0) >= self.code.co_nlocals
+    if cell or instruction.argval in self.code.co_cellvars:
+        return push(state, Kind.OTHER)
     return push(state, loaded(state, instruction.argval))
 
 

@@ -41,6 +41,9 @@ from gpusched.record.bytecode import instructions
 RULES = (operators, flow, imports, closures)
 """Modules that enter instructions into the table."""
 
+_RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}
+"""What handlers that Python itself adds put the stack and the variables back with."""
+
 
 class Interpreter:
     """Examines one function, for arguments of some kinds.
@@ -93,15 +96,26 @@ class Interpreter:
         return self._result
 
     def _check_handlers(self) -> None:
-        """Refuse handlers of exceptions; those of a ``with`` statement only pass them on."""
+        """Refuse handlers of exceptions; those of a ``with`` statement only pass them on.
+
+        So do those of comprehensions and generators, which put variables back before.
+        """
         if not self.code.co_exceptiontable:
             return
         for entry in dis.Bytecode(self.code).exception_entries:  # type: ignore[attr-defined]
             place = self._place(entry.target)
-            names = [i.opname for i in self.instructions[place : place + 3]]
-            ends = names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
-            if not ends and names != ["COPY", "POP_EXCEPT", "RERAISE"]:
+            names = [i.opname for i in self.instructions[place : place + 2]]
+            if names != ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and not self._passes_on(place):
                 refuse(GraphBreak.OWN_HANDLES, f"handles exceptions{self._where(place)}")
+
+    def _passes_on(self, place: int) -> bool:
+        """Return whether a handler runs nothing of the user's before it raises again."""
+        for each in self.instructions[place:]:
+            if each.opname == "RERAISE":
+                return True
+            if each.opname not in _RESTORING and "STOPITERATION" not in each.argrepr:
+                break
+        return False
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""

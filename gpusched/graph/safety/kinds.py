@@ -215,9 +215,14 @@ def joined(left: Any, right: Any) -> Any:
         return Items(tuple(map(joined, first, second)))
     if is_shape(left) and is_shape(right):
         return Kind.SHAPE
+    if isinstance(left, Series) and isinstance(right, Series):
+        return Series(joined(left.item, right.item))
     if isinstance(left, Listing | Row) and isinstance(right, Listing | Row):
         one, other = row_of(left).item, row_of(right).item
-        return Row(joined(one, other) if one and other else one or other)
+        item = joined(one, other) if one and other else one or other
+        # A loop may put a list into another one, and that into another one, without end.
+        deep = isinstance(item, Row) and isinstance(item.item, Listing | Row)
+        return Kind.OTHER if deep else Row(item)
     return Kind.OTHER
 
 

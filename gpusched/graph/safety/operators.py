@@ -221,11 +221,11 @@ def _for_iter(self: Interpreter, state: State, instruction: Instruction) -> Afte
     series = state.stack[-1]
     if not isinstance(series, Series):
         refuse(GraphBreak.OWN_DECIDES, f"loops over {described(series)}")
-    within = push(state, series.item)
-    target = int(instruction.argval)
+    within, after = push(state, series.item), state
     if sys.version_info >= (3, 13):
         # The loop ends at END_FOR, which takes an item off, and then POP_TOP, the iterator.
-        return [(None, within), (target, within)]
-    if sys.version_info >= (3, 12):
-        return [(None, within), (target, state)]
-    return [(None, within), (target, push(state, pops=1))]
+        after = within
+    elif sys.version_info < (3, 12):
+        after = push(state, pops=1)
+    # The way on is gone last, when what the loop builds is known.
+    return [(int(instruction.argval), after), (None, within)]
