@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, reduce
-from operator import and_
+from operator import add, and_, floordiv, mul, neg, sub
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,15 @@ METHODS: dict[str, Callable[..., Any]] = {}
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
 
-ITERATED = 128
-"""How many items of chunks the loops of one recording may take: each is recorded on its own."""
+ITEMS = 128
+"""How many items of chunks one recording may go through, in loops or by assigning to positions:
+each is recorded on its own, which takes as long as computing hundreds."""
+
+OF_INTEGERS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: add, np.subtract: sub, np.multiply: mul, np.floor_divide: floordiv,
+    np.negative: neg, np.absolute: abs, np.power: pow,
+}  # fmt: skip
+"""Operators whose overflow NumPy reports of its scalars, which no kernel does of integers."""
 
 FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 """Operations that NumPy's power of floats is, by the one exponent of all."""
@@ -124,6 +131,9 @@ class LazyChunk(NDArrayOperatorsMixin):
                 return self._update(ufunc, inputs)
             try:
                 if method == "__call__" and not kwargs:
+                    operator = OF_INTEGERS.get(ufunc)
+                    if operator is not None and all(map(_is_integer, inputs)):
+                        return compute(recorder, operator, inputs, {})
                     return elementwise(recorder, ufunc, inputs)
                 joins = operation_of(ufunc) is not None and ufunc.__name__ in COMBINES
                 if method in UFUNC_METHODS and joins and inputs[0] is self:
@@ -307,10 +317,14 @@ class LazyChunk(NDArrayOperatorsMixin):
         return format(value[()] if self._scalar else value, spec)
 
     def __iter__(self) -> Iterator[Any]:
-        self._recorder.iterated += len(self)
-        if self._recorder.iterated > ITERATED:
-            self._recorder.stop(GraphBreak.CHANGES("iterates over many items of chunks"))
+        self._go_through(len(self))
         return map(self.__getitem__, range(len(self)))
+
+    def _go_through(self, items: int) -> None:
+        """Count items of chunks that the program goes through; stop where they are too many."""
+        self._recorder.items += items
+        if self._recorder.items > ITEMS:
+            self._recorder.stop(GraphBreak.CHANGES("goes through many items of chunks"))
 
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
@@ -340,6 +354,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         if isinstance(index, LazyChunk):
             fits = index.dtype == bool and index.shape and index.shape == self.shape[: index.ndim]
             return index[(..., *(None,) * (self.ndim - index.ndim))] if fits else None
+        self._go_through(1)
         items = index if type(index) is tuple else (index,)
         before = next((k for k, item in enumerate(items) if item is Ellipsis), None)
         if before is not None:
@@ -368,6 +383,13 @@ class LazyChunk(NDArrayOperatorsMixin):
 
 def _is_of_integers(items: list[Any]) -> bool:
     return bool(items) and all(type(n) is int or isinstance(n, np.integer) for n in items)
+
+
+def _is_integer(value: Any) -> bool:
+    """Return whether a value is an integer, as NumPy's scalars are."""
+    if isinstance(value, LazyChunk):
+        return value._scalar and value.dtype.kind in "iu"
+    return type(value) is int or isinstance(value, np.integer)
 
 
 def _getitem(array: np.ndarray, index: Any) -> Any:

@@ -146,8 +146,8 @@ class Recorder:
         """What the plan does not put together, and why."""
         self.errors = 0
         """Floating-point errors of numbers that the program computes besides its chunks."""
-        self.iterated = 0
-        """How many items of chunks loops have been given."""
+        self.items = 0
+        """How many items of chunks the program has gone through."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
         self.step = 0

@@ -279,3 +279,15 @@ def test_a_fill_value_that_is_no_integer_is_converted_as_numpy_does(value: float
     x = da.from_array(np.arange(8, dtype="i1"), chunks=4)
     filled = x.map_blocks(lambda b: np.full_like(b, value) * 2 + b, meta=np.array([], "i1"))
     same(filled, ({}, {"all": "ignore"}), fused=False)
+
+
+def of_items(x: Any) -> Any:
+    first, second, third = x
+    return x * 0 + first * second - abs(third) + sum(x)
+
+
+def test_overflow_of_integers_that_are_scalars() -> None:
+    """NumPy reports it of its scalars, and not of integers in arrays."""
+    for values in ([100, 100, -128], [1, 2, 3]):
+        found = da.map_blocks(of_items, chunk(values, "i1"), dtype="i1", meta=np.empty(0, "i1"))
+        same(found)
