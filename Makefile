@@ -43,6 +43,7 @@ help:
 
 demo: $(VENV)/.demo
 	$(BIN)/gpusched run $(FLAGS) docs/examples/terrain.py $(ARGS)
+	@echo "to compare: make demo once more, when its kernels are compiled; make demo FLAGS=--no-fuse runs plain dask"
 
 check: lint
 	$(PYTEST) -q tests/test_layers.py tests/test_documentation.py -k "layers or layer or link" $(ARGS)

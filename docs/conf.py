@@ -35,6 +35,8 @@ html_css_files = ["site.css"]
 
 autodoc_typehints = "none"
 autosummary_generate = True
+# Docstrings have names of things in single backticks, which would be set in italics.
+default_role = "code"
 numpydoc_show_class_members = False
 # Lines of numpydoc sections such as "array" are prose here, not names of classes.
 numpydoc_xref_param_type = False

@@ -38,10 +38,7 @@ def register() -> None:
 def get(key: str) -> Any:
     """Return one setting; ``key`` is relative to "gpusched".
 
-    Raises
-    ------
-    KeyError
-        If no such setting exists.
+    Raises `KeyError` if no such setting exists.
 
     Examples
     --------

@@ -31,7 +31,8 @@ else:
         eq
             Whether objects with equal fields are equal.
         frozen
-            Whether fields stay as they are.
+            Whether fields stay as they are; of a class as of those that it derives from, which
+            mypy sees to.
         **options
             Passed on to `dataclasses.dataclass`: none of ``init``, ``repr`` and ``order``. What
             is no parameter has no function that makes it.
@@ -40,14 +41,10 @@ else:
             return partial(dataclass, eq=eq, frozen=frozen, **options)
         own = set(cls.__dict__)
         cls.__doc__ = cls.__doc__ or cls.__name__  # Python would ask for the signature.
-        derived = any(map(dataclasses.is_dataclass, cls.__bases__))
-        options |= {"init": False, "eq": False, "repr": False, "frozen": frozen and derived}
-        made = dataclasses.dataclass(cls, **options)
+        made = dataclasses.dataclass(cls, init=False, eq=False, repr=False, **options)
         made.__init__ = _Init(made, frozen)
         methods = {"__repr__": _repr}
-        if frozen and not derived:
-            # Python looks there whether what derives from it is to be frozen, too.
-            made.__dataclass_params__.frozen = True
+        if frozen:
             methods["__setattr__"], methods["__delattr__"] = _frozen(made)
         if eq:
             # A class that defines __eq__ has None as its __hash__.

@@ -18,6 +18,9 @@ class UnsafeFolderError(PermissionError):
 def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     """Make a folder that nobody else may enter, or check that nobody else may write to it.
 
+    Raises `UnsafeFolderError` if it belongs to somebody else, or others may write to it;
+    `NotADirectoryError` if something else is in its place.
+
     Parameters
     ----------
     path
@@ -28,13 +31,6 @@ def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
         How many folders are checked: this one, and those above it. Whoever may write to one of them
         may replace the next.
 
-    Raises
-    ------
-    UnsafeFolderError
-        If it belongs to somebody else, or others may write to it.
-    NotADirectoryError
-        If something else is in its place.
-
     Examples
     --------
     >>> import tempfile
@@ -44,7 +40,7 @@ def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     ...     [oct(Path(folder, made).stat().st_mode & 0o777) for made in ("a", "a/b")]
     ['0o700', '0o700']
     """
-    for missing in reversed([path, *path.parents]):
+    for missing in reversed([path, *path.parents] if not path.is_dir() else []):
         # Each by itself: `parents=True` makes those above with the mode that is usual for folders.
         if not missing.is_dir():
             _make(missing, remedy)

@@ -68,14 +68,7 @@ _measured: dict[str, Host] = {}
 
 
 def host() -> Host:
-    """Return what is known of this machine without a compiler, measured now if nothing is on disk.
-
-    Examples
-    --------
-    >>> from gpusched.machine import host
-    >>> host().bandwidth_one > 1e6
-    True
-    """
+    """Return what is known of this machine without a compiler; measured now if not on disk."""
     with _lock:
         return _known() or _kept(measure_host())
 
@@ -100,12 +93,6 @@ def machine(again: bool = False) -> Machine:
     ----------
     again
         Measure them now in any case.
-
-    Examples
-    --------
-    >>> from gpusched.machine import machine
-    >>> machine().simple_rate > 1e6
-    True
     """
     with _lock:
         found = None if again else _known()
@@ -115,14 +102,7 @@ def machine(again: bool = False) -> Machine:
 
 
 def measure_host() -> Host:
-    """Return figures measured now, without a compiler.
-
-    Examples
-    --------
-    >>> from gpusched.machine import measure_host
-    >>> measure_host().threads >= 1
-    True
-    """
+    """Return figures measured now, without a compiler."""
     threads = cores()
     one, every = _bandwidths(threads)
     return Host(
@@ -147,12 +127,6 @@ def measure(known: Host | None = None) -> Machine:
     ------
     RuntimeError
         If a function of NumPy's is replaced: then nothing can be compiled.
-
-    Examples
-    --------
-    >>> from gpusched.machine import measure
-    >>> measure().simple_rate > 1e6
-    True
     """
     missing = replaced()
     if missing:

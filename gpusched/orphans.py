@@ -24,11 +24,6 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     -----
     distributed's own watch over workers takes the interpreter's lock, which compiled code may not
     give back for long.
-
-    Examples
-    --------
-    >>> from gpusched.orphans import end_with_parent
-    >>> end_with_parent()  # doctest: +SKIP
     """
     if _LIBRARY is not None:
         _LIBRARY.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number))

@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import format_bytes, parse_bytes, parse_timedelta
 
 
 def read_count(what: str, value: Any, least: int = 0, most: int | None = None) -> int:
     """Read a whole number.
+
+    Raises `ValueError` if it is not a whole number, or out of range.
 
     Parameters
     ----------
@@ -20,11 +22,6 @@ def read_count(what: str, value: Any, least: int = 0, most: int | None = None) -
         A number, or its text.
     least, most
         The range it must be in; None for no end.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number, or out of range.
 
     Examples
     --------
@@ -52,10 +49,7 @@ def read_count(what: str, value: Any, least: int = 0, most: int | None = None) -
 def read_bytes(what: str, value: Any, least: int = 0) -> int:
     """Read a size, such as 1024 or "4 GiB", and return its bytes.
 
-    Raises
-    ------
-    ValueError
-        If it is not a size, or below the least.
+    Raises `ValueError` if it is not a size, or below the least.
 
     Examples
     --------
@@ -65,7 +59,7 @@ def read_bytes(what: str, value: Any, least: int = 0) -> int:
     """
     number = _read(parse_bytes, value)
     if not least <= number < math.inf:
-        bound = f", {least} bytes or more" if least else ""
+        bound = f", {format_bytes(least)} or more" if least else ""
         raise ValueError(f"{what} cannot be {value!r}: write a size such as '4 GiB'{bound}")
     return int(number)
 
@@ -73,10 +67,7 @@ def read_bytes(what: str, value: Any, least: int = 0) -> int:
 def read_seconds(what: str, value: Any, least: float = 0) -> float:
     """Read a length of time, such as 30 or "5 minutes", and return its seconds.
 
-    Raises
-    ------
-    ValueError
-        If it is not a time, or below the least.
+    Raises `ValueError` if it is not a time, or below the least.
 
     Examples
     --------

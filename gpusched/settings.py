@@ -155,11 +155,8 @@ KINDS: dict[str, Kind] = {
 def check() -> None:
     """Check all settings in force.
 
-    Raises
-    ------
-    SettingError
-        If one has a value that it cannot have, or does not exist; the message says where it was
-        set, and what to write.
+    Raises `SettingError` if one has a value that it cannot have, or does not exist; the message
+    says where it was set, and what to write.
 
     Examples
     --------

@@ -97,10 +97,8 @@ async def _ask(client: Client, keys: Collection[Key]) -> dict[str, Any]:
 async def _compute_again(client: Client, damaged: list[Key], error: CorruptFrameError) -> None:
     """Have the scheduler compute results again.
 
-    Raises
-    ------
-    CorruptFrameError
-        If one cannot be computed, as data that was scattered, or has been too often.
+    Raises `CorruptFrameError` if one cannot be computed, as data that was scattered, or has been
+    too often.
     """
     again = _again.setdefault(client, Counter())
     again.update(damaged)

@@ -76,12 +76,8 @@ def _field(field: tuple[Any, ...]) -> list[Any]:
 def parse(described: Any, depth: int = 0) -> np.dtype:
     """Return the dtype that was described.
 
-    Raises
-    ------
-    CorruptFrameError
-        If this describes none, or one with Python objects.
-    ModuleNotFoundError
-        If its library is not installed here.
+    Raises `CorruptFrameError` if this describes none, or one with Python objects;
+    `ModuleNotFoundError` if its library is not installed here.
 
     Examples
     --------

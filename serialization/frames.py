@@ -75,6 +75,10 @@ class CorruptFrameError(ValueError):
 def write(file: Writable, header: bytes, frames: Iterable[Buffer], count: int | None = None) -> int:
     """Write a header and frames to an open file, without joining or copying the frames.
 
+    Raises `ValueError` if a frame is not contiguous or the header is too long. The file holds
+    nothing valid then. Raises `OSError` if the file does not take everything, because the disk is
+    full for one.
+
     Parameters
     ----------
     file
@@ -90,13 +94,6 @@ def write(file: Writable, header: bytes, frames: Iterable[Buffer], count: int | 
     -------
     int
         The bytes written.
-
-    Raises
-    ------
-    ValueError
-        If a frame is not contiguous or the header is too long. The file holds nothing valid then.
-    OSError
-        If the file does not take everything, because the disk is full for one.
 
     Examples
     --------
@@ -136,7 +133,8 @@ def write(file: Writable, header: bytes, frames: Iterable[Buffer], count: int | 
 def read(file: Readable, size: int) -> tuple[bytes, list[memoryview]]:
     """Read what `write` wrote.
 
-    Every length is checked against `size` before anything of that length is allocated.
+    Every length is checked against `size` before anything of that length is allocated. Raises
+    `CorruptFrameError` if the file is not what was written.
 
     Parameters
     ----------
@@ -149,11 +147,6 @@ def read(file: Readable, size: int) -> tuple[bytes, list[memoryview]]:
     -------
     tuple
         The header, and the frames, each in memory of its own that may be written to.
-
-    Raises
-    ------
-    CorruptFrameError
-        If the file is not what was written.
 
     Examples
     --------

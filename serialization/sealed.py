@@ -68,10 +68,7 @@ def seal(about: Mapping[str, Any], frames: Sequence[Any]) -> bytes:
 def unseal(sealed: Any, frames: Sequence[Any]) -> dict[str, Any]:
     """Return the description, of frames that are those that were sealed.
 
-    Raises
-    ------
-    CorruptFrameError
-        If they are not, or the description is not what was written.
+    Raises `CorruptFrameError` if they are not, or the description is not what was written.
     """
     if not isinstance(sealed, bytes) or not _FIXED.size < len(sealed) <= _LONGEST:
         raise CorruptFrameError(f"seal: expected some hundred bytes, found {sealed!r:.100}")

@@ -96,6 +96,8 @@ def compact(
 def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
     """Return the array over a buffer, without copying it.
 
+    Raises `CorruptFrameError` if an element would be outside the buffer.
+
     Parameters
     ----------
     layout
@@ -104,11 +106,6 @@ def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
         Of its elements, without Python objects.
     buffer
         Contiguous bytes.
-
-    Raises
-    ------
-    CorruptFrameError
-        If an element would be outside the buffer.
 
     Examples
     --------
@@ -132,10 +129,7 @@ def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
 def check(layout: Layout, dtype: np.dtype, nbytes: int) -> None:
     """Refuse a layout that does not fit so many bytes.
 
-    Raises
-    ------
-    CorruptFrameError
-        If an element would be outside of them.
+    Raises `CorruptFrameError` if an element would be outside of them.
     """
     shape, strides = layout.shape, layout.strides
     whole = all(type(number) is int for number in (*shape, *strides, layout.offset))
@@ -160,6 +154,8 @@ def _told(layout: Layout, dtype: np.dtype) -> str:
 def pack(array: np.ndarray, context: Mapping[str, Any] | None = None, **extra: Any) -> Message:
     """Return an array as a header and frames, compressed where that pays.
 
+    Raises `TypeError` if the dtype is not a plain one.
+
     Parameters
     ----------
     array
@@ -174,11 +170,6 @@ def pack(array: np.ndarray, context: Mapping[str, Any] | None = None, **extra: A
     -------
     tuple
         The header and the frames. They are checked by `unpack`, as is `extra`.
-
-    Raises
-    ------
-    TypeError
-        If the dtype is not a plain one.
 
     Examples
     --------
@@ -241,6 +232,8 @@ def unpack(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the array, and what else was said of it.
 
+    Raises `CorruptFrameError` if the header or the frames are not those that were packed.
+
     Parameters
     ----------
     header
@@ -249,11 +242,6 @@ def unpack(
         And second.
     from_file
         Whether they come from a file, and not from a process of the cluster.
-
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were packed.
     """
     described = _described(header, frames)
     data = codec.decode(described.how, frames, described.nbytes, from_file)
@@ -270,10 +258,7 @@ def unpack_to_device(
 ) -> tuple[Layout, np.dtype, Any, dict[str, Any]]:
     """Return the layout, the dtype, the bytes in GPU memory (CuPy's), and what else was said.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were packed.
+    Raises `CorruptFrameError` if the header or the frames are not those that were packed.
     """
     described = _described(header, frames)
     data = codec.decode_to_device(described.how, frames, described.nbytes)

@@ -135,17 +135,10 @@ def test_derived_classes_compare_all_fields() -> None:
     assert repr(Derived(1)) == "Derived(a=1, ignored=0, b=2)"
 
 
-@pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass])
-def test_what_derives_from_frozen_classes_is_frozen(decorator: Any) -> None:
-    found = decorator(frozen=True)(type("Found", (Quick,), {"__annotations__": {"b": int}, "b": 2}))
-    assert found(1).b == 2 and found(1).a == 1
+def test_what_derives_from_frozen_classes_is_frozen() -> None:
     for name in ("a", "b"):
         with pytest.raises(FrozenInstanceError):
-            setattr(found(1), name, 3)
-    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
-        decorator(type("Other", (Quick,), {}))
-    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
-        decorator(frozen=True)(type("Other", (Mutable,), {}))
+            setattr(Derived(1), name, 3)
 
 
 def test_own_methods_stay() -> None:

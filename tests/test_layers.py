@@ -110,6 +110,7 @@ MAY_USE = {
         "orphans",
         "placed",
         "plan",
+        "quantities",
         "serialization",
         "store",
         "threadsafe",

@@ -71,6 +71,19 @@ def test_packages_are_imported_on_first_use() -> None:
 
 
 @pytest.mark.essential
+def test_a_first_computation_imports_what_few_graphs_need_no_sooner() -> None:
+    few = ("certain", "drawing", "grouped", "independence", "taking", "unsplitting")
+    code = (
+        "import sys, dask.array as da, gpusched\n"
+        "x = da.ones((100, 100), chunks=10)\n"
+        "with gpusched.enable(): ((x - x.mean(axis=0)) / x.std(axis=0)).compute()\n"
+        "print(gpusched.statistics().tasks > 0, 'shlex' in sys.modules, "
+        f"[m for m in {few} if f'gpusched.graph.{{m}}' in sys.modules])"
+    )
+    assert python(code).strip() == "True False []"
+
+
+@pytest.mark.essential
 def test_importing_loads_no_heavy_library() -> None:
     heavy = ("numba", "cupy", "distributed", "bokeh", "scipy", "click")
     loaded = python(f"import sys, gpusched; print([m for m in {heavy} if m in sys.modules])")

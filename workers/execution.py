@@ -79,17 +79,15 @@ class Execution:
     ) -> Any:
         """Return a task's result, which is complete when this returns.
 
+        Raises `OutOfDeviceMemoryError` if it did not fit, also after everything else had been
+        spilled.
+
         Parameters
         ----------
         task, key, values
             What is run, and its inputs.
         in_parts
             Whether it is run on parts of its chunks from the first attempt on.
-
-        Raises
-        ------
-        OutOfDeviceMemoryError
-            If it did not fit, also after everything else had been spilled.
         """
         with self.device.stream():
             try:

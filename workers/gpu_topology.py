@@ -35,14 +35,7 @@ class Connection:
 
 
 def links() -> list[Connection]:
-    """Return the connection of each pair of GPUs; empty where there is no NVML.
-
-    Examples
-    --------
-    >>> from gpusched.workers.gpu_topology import links
-    >>> isinstance(links(), list)
-    True
-    """
+    """Return the connection of each pair of GPUs; empty where there is no NVML."""
     with nvml.session() as library:
         if library is None:
             return []

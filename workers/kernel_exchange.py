@@ -80,10 +80,7 @@ class WorkerKernels(WorkerPlugin):
     def request(self, key: str, patience: float) -> bytes | None:
         """Return sealed code that another worker has made; None if it is this one's to make.
 
-        Raises
-        ------
-        NotSharedError
-            If there was no answer, or the worker that makes it takes too long.
+        Raises `NotSharedError` if there was no answer, or the worker that makes it takes too long.
         """
         worker = self._worker
         loop = worker.loop.asyncio_loop  # type: ignore[attr-defined]

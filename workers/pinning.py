@@ -18,22 +18,14 @@ class WrongDeviceError(RuntimeError):
 def check(expected: str, driver: Any = None) -> None:
     """Ask the driver which GPUs this process sees; there must be one, the expected.
 
+    Raises `WrongDeviceError` if the process sees another GPU, several or none.
+
     Parameters
     ----------
     expected
         The GPU's UUID as NVML gives it; empty to check nothing.
     driver
         Stands for ``libcuda.so.1`` in tests.
-
-    Raises
-    ------
-    WrongDeviceError
-        If the process sees another GPU, several or none.
-
-    Examples
-    --------
-    >>> from gpusched.workers import pinning
-    >>> pinning.check("")
     """
     if not expected or "/" in expected:
         # The older names of parts (MIG-GPU-.../1/0) are no UUIDs, so there is nothing to compare.
@@ -61,10 +53,7 @@ def _told(expected: str) -> str:
 def visible_uuids(driver: Any = None) -> list[str]:
     """Return the UUIDs of the GPUs that this process sees, without what stands before them.
 
-    Raises
-    ------
-    WrongDeviceError
-        If there is no driver, it fails, or it shows no GPU.
+    Raises `WrongDeviceError` if there is no driver, it fails, or it shows no GPU.
     """
     try:
         driver = driver or cudadriver.load()

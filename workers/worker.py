@@ -63,6 +63,9 @@ a larger one is received alone. Of host memory, distributed's own share of the w
 class DeviceWorker(Worker):
     """A worker that owns one GPU, or a slice of the host.
 
+    Raises `gpusched.workers.pinning.WrongDeviceError` if the process sees another GPU than it
+    should.
+
     Parameters
     ----------
     gpu
@@ -77,11 +80,6 @@ class DeviceWorker(Worker):
         The GPU that this process must see, and see alone; empty for none.
     *args, **kwargs
         Those of `distributed.Worker`, but for ``data``.
-
-    Raises
-    ------
-    gpusched.workers.pinning.WrongDeviceError
-        If the process sees another GPU than it should.
     """
 
     data: Store

@@ -6,8 +6,6 @@ public list of them, and no issue asks for one.
 
 from __future__ import annotations
 
-from gpusched.adapters.tested_releases import moved
-
 try:
     # Indexing by an array, and the join after it: take, shuffle, sort along an axis.
     from dask.array._shuffle import _getitem as take
@@ -58,6 +56,8 @@ try:
     # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
     from dask.blockwise import _get_coord_mapping as coordinate_mapping
 except ImportError as error:
+    from gpusched.adapters.tested_releases import moved
+
     raise moved(error) from error
 
 __all__ = [

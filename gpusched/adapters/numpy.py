@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.adapters.tested_releases import moved
-
 try:
     # NumPy's types say nothing of them.
     from numpy.lib._function_base_impl import _get_gamma as get_gamma  # type: ignore[attr-defined]
@@ -19,6 +17,8 @@ try:
         _QuantileMethods as METHODS,
     )
 except ImportError as error:
+    from gpusched.adapters.tested_releases import moved
+
     raise moved(error) from error
 
 
@@ -26,6 +26,8 @@ def quantile_places(
     quantiles: np.ndarray, count: int, method: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return between which ranks quantiles are, and how far from the first of each two.
+
+    Raises `ValueError` as NumPy raises it, for quantiles that are not from 0 to 1.
 
     Parameters
     ----------
@@ -35,11 +37,6 @@ def quantile_places(
         How many numbers they are quantiles of.
     method
         As in `numpy.quantile`.
-
-    Raises
-    ------
-    ValueError
-        As NumPy raises it, for quantiles that are not from 0 to 1.
 
     Examples
     --------

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.adapters.tested_releases import moved
-
 try:
     # Around each task of an array that is given to `dask.delayed`.
     from dask._expr import ProhibitReuse
@@ -25,6 +23,8 @@ try:
     from dask._task_spec import _identity_cast as identity_cast
     from dask.task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 except ImportError as error:
+    from gpusched.adapters.tested_releases import moved
+
     raise moved(error) from error
 
 renamed = ProhibitReuse._identity

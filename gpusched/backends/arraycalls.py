@@ -45,7 +45,7 @@ _REDUCTIONS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "m
 
 def can_call(kernel: Kernel) -> bool:
     """Return whether there is a call for all that a kernel does."""
-    if kernel.edition or kernel.scanned or kernel.labels is not None or kernel.tables:
+    if kernel.edition or kernel.scanned or kernel.labels is not None:
         return False
     joined = all(o.combine is None or o.combine in _REDUCTIONS for o in kernel.outputs)
     return joined and all(_known(each.operation) for each in kernel.statements)
@@ -57,8 +57,8 @@ def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
 
 
 def _known(operation: str) -> bool:
-    own = operation in _SAME or operation in _SPECIAL or operation in _OTHERS
-    return own or operation.startswith("astype")
+    tables = (_SAME, _SPECIAL, _OTHERS, _OF_TABLES)
+    return any(operation in each for each in tables) or operation.startswith("astype")
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ class ArrayCalls:
     def _shown(self, array: Any, access: tuple[Access, ...], sizes: Sequence[int],
                strides: dict[tuple[int, int], int], operand: int) -> Any:  # fmt: skip
         """Return what the loops see of an array; of an output, what they write."""
+        if Access.TABLE in access:
+            return array
         reduced = operand >= len(self.kernel.inputs)
         kept = [k for k, loop in enumerate(self.kernel.loops) if loop == "map" or not reduced]
         steps = [
@@ -147,6 +149,8 @@ class ArrayCalls:
         """Return what a statement computes."""
         operation, dtype = statement.operation, np.dtype(statement.dtype)
         given = [values[k] if isinstance(k, int) else _number(k) for k in statement.arguments]
+        if operation in _OF_TABLES:
+            return _as(_OF_TABLES[operation](self.module, *given), dtype)
         operands = _operands(statement)
         args = [_as(each, wanted) for each, wanted in zip(given, operands, strict=True)]
         if operation in _OTHERS:
@@ -348,3 +352,31 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "right_shift": _right_shift,
 }  # fmt: skip
 """Operations of which CuPy has no function with the same values."""
+
+
+def _search(side: str) -> Callable[..., Any]:
+    return lambda module, x, table, steps: module.searchsorted(table, x, side)
+
+
+def _interpolate(module: ModuleType, x: Any, points: Any, values: Any, count: Any,
+                 steps: Any) -> Any:  # fmt: skip
+    count, x = int(count), module.ascontiguousarray(x)
+    return module.interp(x, points[:count], values[1 : count + 1], values[0], values[count + 1])
+
+
+def _select_sorted(module: ModuleType, table: Any, starts: Any, length: Any, ranks: Any,
+                   *before: Any) -> Any:  # fmt: skip
+    inside = (ranks >= 0) & (ranks < length)
+    return module.where(inside, table[starts + ranks * inside], table.dtype.type("nan"))
+
+
+def _select(module: ModuleType, table: Any, starts: Any, length: Any, *others: Any) -> Any:
+    ordered = module.sort(table.reshape(-1, int(length)), axis=1).reshape(-1)
+    return _select_sorted(module, ordered, starts, length, *others)
+
+
+_OF_TABLES: dict[str, Callable[..., Any]] = {
+    "search_left": _search("left"), "search_right": _search("right"), "interpolate": _interpolate,
+    "select": _select, "select_next": _select, "select_sorted": _select_sorted,
+}  # fmt: skip
+"""Operations that get arrays as a whole."""

@@ -39,8 +39,9 @@ def _stated(error: Exception) -> tuple[str, int] | None:
 
 
 def _innermost(text: str, filename: str) -> tuple[str, int] | None:
-    found = re.search(rf"{re.escape(filename)} \((\d+)\)", text) if filename else None
-    return (filename, int(found[1])) if found else None
+    patterns = (rf"{re.escape(filename)} \((\d+)\)", rf'"{re.escape(filename)}", line (\d+)')
+    found = next(filter(None, (re.search(each, text) for each in patterns)), None)
+    return (filename, int(found[1])) if filename and found else None
 
 
 def _message(text: str) -> str:
@@ -62,6 +63,9 @@ _WORDS = [
         (r"unicode_type", r"a string"),
         (r"OptionalType\((.*?)\)", r"\1 or nothing"),
         (r"Cannot unify (.*?) and (.*?) for '\$?[\w.]+', defined at .*? \(\d+\)(; .*)?",
+         r"it is \1 on one path and \2 on another"),
+        # Python 3.12 leaves a function at each of its returns.
+        (r"Can't unify return type from the following types: ([^;]*?), ([^,;]*?)(; .*)?$",
          r"it is \1 on one path and \2 on another"),
         (r"No implementation of function Function\(<function (\w+) at 0x\w+>\) found for "
          r"signature:; >>> \w+\((.*?)\)", r"\1 cannot be called with \2 in a kernel"),

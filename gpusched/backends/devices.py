@@ -35,6 +35,9 @@ class Capabilities:
     """Whether its arrays are NumPy's, so that nothing is copied, and scalars are values too."""
     moments: bool = False
     """Whether one kernel can compute the mean of its values and their deviations from it."""
+    begins: bool = False
+    """Whether a reduction writes each result by itself; else it joins its values to what is there.
+    Segmented ones always do the latter."""
     errors: bool = False
     """Whether kernels return the floating-point errors that NumPy would report."""
     streams: bool = False
@@ -44,7 +47,7 @@ class Capabilities:
     parts: bool = False
     """Whether a call costs so little that one result may be computed by several."""
     single: bool = False
-    """Whether an operation that stands alone is faster as a kernel; see `gpusched.graph.alone`."""
+    """Whether one operation alone is faster as a kernel; see `gpusched.graph.results`."""
 
 
 def _no_calls(kernel: Runnable) -> None:
@@ -117,7 +120,7 @@ def cuda() -> Device:
 
     return Device("cuda", runtime.handle, cupy.empty, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
-                  Marks(mark, seconds))  # fmt: skip
+                  Marks(mark, seconds), Capabilities(begins=True))  # fmt: skip
 
 
 def strides_are_whole(array: np.ndarray) -> bool:

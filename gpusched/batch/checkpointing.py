@@ -165,10 +165,7 @@ def write(path: str, value: Any) -> None:
 def read(path: str) -> Any:
     """Return the value that was written.
 
-    Raises
-    ------
-    gpusched.serialization.frames.CorruptFrameError
-        If the file is damaged.
+    Raises `gpusched.serialization.frames.CorruptFrameError` if the file is damaged.
     """
     from gpusched.serialization import frames
     from gpusched.workers.memory import packing

@@ -100,12 +100,9 @@ def root() -> Path:
 def submit(request: Request) -> Job:
     """Submit a job, and note it.
 
-    Raises
-    ------
-    gpusched.batch.systems.system.SystemFailure
-        If the batch system is not there, or refuses the job.
-    gpusched.files.UnsafeFolderError
-        If the folder of jobs is not this user's alone.
+    Raises `gpusched.batch.systems.system.SystemFailure` if the batch system is not there, or
+    refuses the job; `gpusched.files.UnsafeFolderError` if the folder of jobs is not this user's
+    alone.
     """
     from gpusched.files import own_folder
 
@@ -129,10 +126,7 @@ def submit(request: Request) -> Job:
 def find(identity: str) -> Job:
     """Return a job by its identity, such as "slurm-1234".
 
-    Raises
-    ------
-    UnknownJobError
-        If there is no record of one.
+    Raises `UnknownJobError` if there is no record of one.
     """
     file = root() / identity / _RECORD
     if _JOB.fullmatch(identity) is None or not file.exists():
@@ -150,10 +144,7 @@ def everything() -> list[Job]:
 def status(job: Job) -> Status:
     """Return how a job is.
 
-    Raises
-    ------
-    gpusched.batch.systems.system.SystemFailure
-        If the batch system does not say.
+    Raises `gpusched.batch.systems.system.SystemFailure` if the batch system does not say.
     """
     system = systems.find(job.backend)
     code = system.code(job.number, job.folder)
@@ -196,12 +187,8 @@ class Log:
     def follow(self) -> Status:
         """Give what is printed until the job is over; return how it is then.
 
-        Goes on where an earlier call was interrupted.
-
-        Raises
-        ------
-        gpusched.batch.systems.system.SystemFailure
-            If the batch system does not say how it is.
+        Goes on where an earlier call was interrupted. Raises
+        `gpusched.batch.systems.system.SystemFailure` if the batch system does not say how it is.
         """
         command, self._command = self._command, []
         if command:
@@ -237,10 +224,7 @@ class Log:
 def cancel(job: Job) -> bool:
     """End a job; return whether there was something to end.
 
-    Raises
-    ------
-    gpusched.batch.systems.system.SystemFailure
-        If the batch system refuses.
+    Raises `gpusched.batch.systems.system.SystemFailure` if the batch system refuses.
     """
     if status(job).state in ("ended", "lost"):
         return False
@@ -251,10 +235,7 @@ def cancel(job: Job) -> bool:
 def remove(job: Job) -> None:
     """Remove what is kept of a job that is over.
 
-    Raises
-    ------
-    JobError
-        If it is not over.
+    Raises `JobError` if it is not over.
     """
     state = status(job).state
     if state not in ("ended", "lost"):

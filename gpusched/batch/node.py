@@ -48,10 +48,7 @@ class NodeError(RuntimeError):
 def rank_here() -> int:
     """Return this node's number, as its launcher says.
 
-    Raises
-    ------
-    ValueError
-        If no variable says it.
+    Raises `ValueError` if no variable says it.
 
     Examples
     --------
@@ -74,17 +71,15 @@ def rank_here() -> int:
 def serve(options: LaunchOptions, folder: str) -> int:
     """Do this node's part, and return its exit code.
 
+    Raises `NodeError` if ``run`` is the folder of another start, or no scheduler appears in it in
+    time.
+
     Parameters
     ----------
     options
         With a ``run`` or an ``address``, and a ``rank``.
     folder
         Where the script's modules are, for the workers too.
-
-    Raises
-    ------
-    NodeError
-        If ``run`` is the folder of another start, or no scheduler appears in it in time.
     """
     environment = _environment(options, folder)
     if options.kernels is not None:

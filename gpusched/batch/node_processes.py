@@ -98,10 +98,7 @@ class Children:
     def wait(self, seconds: float | None = None) -> None:
         """Return when a child has ended, or after so many seconds.
 
-        Raises
-        ------
-        Stopped
-            If this process has been asked to stop.
+        Raises `Stopped` if this process has been asked to stop.
         """
         left = [each for each in (seconds, self._left()) if each is not None]
         number = self._next(min(left, default=None))

@@ -108,10 +108,7 @@ class Request:
 def read_time(flag: str, text: str) -> float:
     """Return the seconds of a flag such as "2h", "90m", "01:30:00" or "2-00:00:00".
 
-    Raises
-    ------
-    ValueError
-        If it cannot be read, or batch systems read it differently.
+    Raises `ValueError` if it cannot be read, or batch systems read it differently.
 
     Examples
     --------

@@ -46,7 +46,8 @@ def choose(
     """Return how large chunks should be on what dask computes with now.
 
     While fusion is on, this is what ``chunks="auto"`` means, unless ``array.chunk-size`` has been
-    set in dask's configuration.
+    set in dask's configuration. Raises `TypeError` if there is a shape and no dtype, or objects,
+    whose size is not known.
 
     Parameters
     ----------
@@ -61,11 +62,6 @@ def choose(
     -------
     Choice
         Bytes, the reason for them, and the chunks of an array of that shape.
-
-    Raises
-    ------
-    TypeError
-        If there is a shape and no dtype, or objects, whose size is not known.
 
     Examples
     --------

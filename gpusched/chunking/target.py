@@ -49,14 +49,7 @@ class Target:
 
 
 def target() -> Target:
-    """Return what dask would compute with now: the client's workers, or this process.
-
-    Examples
-    --------
-    >>> from gpusched.chunking.target import target
-    >>> target().threads >= 1
-    True
-    """
+    """Return what dask would compute with now: the client's workers, or this process."""
     client = _client()
     return here() if client is None else of_client(client)
 

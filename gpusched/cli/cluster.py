@@ -13,6 +13,7 @@ import click
 from dask.utils import format_bytes, format_time
 
 from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.options import read_gpus
 from gpusched.cli.types import MEMORY_LIMIT, count, seconds
 from gpusched.rendering.text import aligned
 
@@ -80,7 +81,7 @@ def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
     arguments = {renamed.get(k, k): v for k, v in flags.items() if v is not None}
     with _told():
         check_host(flags["host"])
-        request = _request(gpus, cpu)
+        request = read_gpus(gpus, cpu)
         if request is not None:
             arguments["gpus"] = request
         record = commands.start(name, arguments)
@@ -187,14 +188,6 @@ def _told(missing: int = 1) -> Iterator[None]:
         raise click.exceptions.Exit(missing) from None
     except (commands.StartError, control.ControlError, OSError) as error:
         raise Failed(str(error)) from None
-
-
-def _request(gpus: str | None, cpu: bool) -> Any:
-    from gpusched.workers.visible_gpus import parse_request
-
-    if cpu and gpus:
-        raise click.UsageError("--cpu and --gpus exclude each other.")
-    return 0 if cpu else None if gpus is None else parse_request(gpus)
 
 
 def _connecting(record: Record) -> Iterator[str]:

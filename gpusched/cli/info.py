@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+import dask.config
+import yaml
 from dask.utils import format_bytes
 
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.scheduler_connection import ask, describe, scheduler_flags
+from gpusched.cluster.allocation import allocate
 from gpusched.rendering.text import Section, titled
+from gpusched.workers.visible_gpus import NoDeviceError
 
 
 @click.command("info")
@@ -226,3 +230,31 @@ def _worker_table(workers: list[dict[str, Any]] | None) -> Iterator[Section]:
         ))  # fmt: skip
     headings = ("worker", "address", "status", "memory", "device", "on disk", "kernel launches")
     yield "Workers", headings, rows
+
+
+def show(processes: bool = True, planned: bool = True) -> str:
+    """Return the settings in force as YAML, after a line that says what they would start.
+
+    Examples
+    --------
+    >>> from gpusched.cli.info import show
+    >>> print(show(processes=False).splitlines()[1])
+    gpusched:
+    """
+    settings: dict[str, Any] = {"gpusched": dask.config.get("gpusched")}
+    lines = [_planned(processes)] if planned else []
+    return "\n".join([*lines, yaml.safe_dump(settings, sort_keys=False).rstrip()])
+
+
+def _planned(processes: bool) -> str:
+    try:
+        workers = allocate(processes=processes)
+    except NoDeviceError as error:
+        return f"# {error}"
+    kind = "process" if processes else "in this process"
+    devices = f"GPUs {', '.join(workers.devices)}" if workers.devices else "no GPU"
+    memory = format_bytes(workers.memory_limit) if workers.memory_limit else "no limit"
+    return (
+        f"# workers: {workers.workers} ({kind}), threads of each: {workers.threads}, "
+        f"memory of each: {memory}, {devices}"
+    )

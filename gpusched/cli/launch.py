@@ -78,10 +78,7 @@ def _launch(options: Any) -> int:
 def read_command(command: Sequence[str]) -> str:
     """Check a script with its arguments and flags of `gpusched run`; return its modules' folder.
 
-    Raises
-    ------
-    click.UsageError
-        If it could not be run.
+    Raises `click.UsageError` if it could not be run.
 
     Examples
     --------

@@ -79,10 +79,7 @@ tls_flag = click.option(
 def certificate_files(flags: dict[str, Any]) -> dict[str, Any]:
     """Return flags with the files of the folder that ``--tls`` names, and without that flag.
 
-    Raises
-    ------
-    ValueError
-        If files are named, too.
+    Raises `ValueError` if files are named, too.
 
     Examples
     --------
@@ -156,10 +153,7 @@ def _check_preloads(context: click.Context, parameter: click.Parameter, value: A
 def read_gpus(text: str | None, cpu: bool = False) -> Any:
     """Return what ``--gpus`` and ``--cpu`` ask for, as `gpusched.cluster.allocation` takes it.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, or the flags contradict each other.
+    Raises `ValueError` if the text cannot be read, or the flags contradict each other.
 
     Examples
     --------
@@ -182,16 +176,7 @@ def read_gpus(text: str | None, cpu: bool = False) -> Any:
 def check_worker_flags(flags: Mapping[str, Any]) -> None:
     """Check the flags of `worker_flags` as far as that takes no GPU.
 
-    Raises
-    ------
-    ValueError
-        If one cannot be read, or contradicts another.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import check_worker_flags
-    >>> check_worker_flags({"cpu": False, "pool": "cupy", "pool_size": None,
-    ...                     "device_memory_limit": "8 GiB"})
+    Raises `ValueError` if one cannot be read, or contradicts another.
     """
     from gpusched import config
     from gpusched.cluster.allocation import host_memory
@@ -210,10 +195,7 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
 def read_resources(text: str | None) -> dict[str, float] | None:
     """Read ``--resources``, such as ``"GPU=2 MEM=10e9"``.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read.
+    Raises `ValueError` if the text cannot be read.
 
     Examples
     --------
@@ -236,47 +218,10 @@ def read_resources(text: str | None) -> dict[str, float] | None:
     return found
 
 
-def read_seconds(flag: str, text: str | None) -> float | None:
-    """Read a length of time, such as ``"30"`` or ``"5 minutes"``, and return its seconds.
-
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, or is below zero.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import read_seconds
-    >>> read_seconds("--lifetime", "5 minutes")
-    300
-    """
-    from dask.utils import parse_timedelta
-
-    if text is None:
-        return None
-    try:
-        seconds: float = parse_timedelta(text)
-    except (ValueError, KeyError):
-        seconds = -1
-    if seconds < 0:
-        raise ValueError(
-            f"cannot read {flag} {text!r}: write seconds, or a time such as '5 minutes'"
-        )
-    return seconds
-
-
 def check_ports(flag: str, text: str | None) -> None:
     """Check a port, or a range of them such as ``"3000:3026"``.
 
-    Raises
-    ------
-    ValueError
-        If the text cannot be read.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import check_ports
-    >>> check_ports("--worker-port", "3000:3026")
+    Raises `ValueError` if the text cannot be read.
     """
     from distributed.utils import parse_ports
 
@@ -298,15 +243,7 @@ _HOW_TO_UCX = "it comes with pip install distributed-ucxx-cu13 (or -cu12), on al
 def check_network(interface: str | None, protocol: str | None) -> None:
     """Check that the machine has the network interfaces, and distributed the protocols.
 
-    Raises
-    ------
-    ValueError
-        If it has not; the message names those there are.
-
-    Examples
-    --------
-    >>> from gpusched.cli.options import check_network
-    >>> check_network(None, "tcp")
+    Raises `ValueError` if it has not; the message names those there are.
     """
     from distributed.comm.registry import get_backend
     from distributed.utils import get_ip_interface

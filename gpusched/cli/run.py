@@ -68,7 +68,7 @@ def run(
         # For the script's own clients too.
         dask.config.set(_settings(flags) | certificate_settings(certificates))
         if show_config:
-            from gpusched.cli.show_settings import show
+            from gpusched.cli.info import show
 
             click.echo(show(processes=not local, planned=scheduler is None))
             return

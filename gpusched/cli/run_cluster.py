@@ -117,12 +117,8 @@ def _killing(cluster: Cluster) -> Callable[..., None]:
 def connected(address: str) -> Iterator[Session]:
     """Use the scheduler that runs at an address.
 
-    Raises
-    ------
-    Unusable
-        If the address cannot be read.
-    Failed
-        If no scheduler answers, or its workers lack gpusched.
+    Raises `Unusable` if the address cannot be read; `Failed` if no scheduler answers, or its
+    workers lack gpusched.
     """
     from gpusched.graph import disable, enable
 

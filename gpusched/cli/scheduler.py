@@ -16,9 +16,9 @@ from gpusched.cli.options import (
     certificate_files,
     check_network,
     check_ports,
-    read_seconds,
     tls_flag,
 )
+from gpusched.quantities import read_seconds
 
 PRELOAD = "gpusched.cluster.scheduler"
 
@@ -74,6 +74,7 @@ def _check(flags: dict[str, Any]) -> None:
     given = click.get_current_context().get_parameter_source("host")
     check_host(flags["host"] if given is ParameterSource.COMMANDLINE else None)
     check_key(flags["tls_key"])
-    read_seconds("--idle-timeout", flags["idle_timeout"])
+    if flags["idle_timeout"] is not None:
+        read_seconds("--idle-timeout", flags["idle_timeout"])
     for port in flags["port"].split(",") if flags["port"] else ():
         check_ports("--port", port)

@@ -58,6 +58,9 @@ def ask(
 ) -> _Answer:
     """Connect to a scheduler, and return the answer to a question.
 
+    Raises `ValueError` if the address or the certificates cannot be used;
+    `gpusched.cluster.contact.NoSchedulerError` if no scheduler answers there in time.
+
     Parameters
     ----------
     address
@@ -67,13 +70,6 @@ def ask(
         are those of the setting ``run.connect-timeout``.
     certificates
         Files and folder by the flags' names; without any, dask's configuration says which.
-
-    Raises
-    ------
-    ValueError
-        If the address or the certificates cannot be used.
-    gpusched.cluster.contact.NoSchedulerError
-        If no scheduler answers there in time.
 
     Examples
     --------
@@ -107,15 +103,12 @@ async def describe(scheduler: Any, seconds: float) -> dict[str, Any]:
 def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, Any]:
     """Return dask's settings for the certificates that flags name.
 
+    Raises `ValueError` if both a folder and a file are named.
+
     Parameters
     ----------
     certificates
         Files and folder by the names of the flags of `scheduler_flags`.
-
-    Raises
-    ------
-    ValueError
-        If both a folder and a file are named.
 
     Examples
     --------
@@ -134,10 +127,7 @@ def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, An
 def client_connection() -> dict[str, Any]:
     """Return what a connection takes that is encrypted as dask's configuration says.
 
-    Raises
-    ------
-    ValueError
-        If the certificates cannot be used.
+    Raises `ValueError` if the certificates cannot be used.
     """
     from distributed.security import Security
 

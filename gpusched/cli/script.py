@@ -23,12 +23,8 @@ INTERRUPTED = 130
 def prepare(target: str, arguments: Sequence[str], module: bool) -> str:
     """Set ``sys.path`` and ``sys.argv`` as Python does before it runs a script or a module.
 
-    Returns the folder that modules are looked for first.
-
-    Raises
-    ------
-    Unusable
-        If there is no such script or module.
+    Returns the folder that modules are looked for first. Raises `Unusable` if there is no such
+    script or module.
     """
     if module:
         folder = os.getcwd()

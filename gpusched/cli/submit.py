@@ -14,11 +14,9 @@ import click
 from gpusched.batch.systems import NAMES
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.launch import read_command
-from gpusched.cli.types import count
+from gpusched.cli.types import count, size
 
 _PATH = click.Path(path_type=Path)
-_LEAST_MEMORY = 64 << 20
-"""Bytes: less is a number whose unit was forgotten."""
 _PASSED_ON = (
     "nodes",
     "gpus_per_node",
@@ -46,7 +44,9 @@ _PASSED_ON = (
 @click.option("--nodes", type=count(1), metavar="N", default=1, show_default=True)
 @click.option("--gpus-per-node", type=count(), metavar="N", help="0 for CPU workers.")
 @click.option("--cpus-per-node", "cpus", type=count(1), metavar="N", help="Cores of each node.")
-@click.option("--memory-per-node", "memory", metavar="SIZE", help="As in '200 GiB'.")
+@click.option(
+    "--memory-per-node", "memory", type=size(64 << 20), metavar="SIZE", help="As in '200 GiB'."
+)
 @click.option("--time", default="1h", show_default=True, help="As in 90m, 2h or 01:30:00.")
 @click.option(
     "--grace",
@@ -132,7 +132,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
         root=jobs.root(),
         directory=(flags["directory"] or Path.cwd()).absolute(),
         python=flags["python"] or sys.executable,
-        memory=_bytes(flags["memory"]),
+        memory=flags["memory"],
         requeues=config.get("batch.requeues") if flags["requeue"] else 0,
         checkpoints=None if flags["checkpoints"] is None else flags["checkpoints"].absolute(),
         kernels=None if flags["kernels"] is None else flags["kernels"].absolute(),
@@ -146,15 +146,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
 def check_options(name: str, options: str) -> None:
     """Check flags that the scheduler or the workers of a job are to get.
 
-    Raises
-    ------
-    click.UsageError
-        If the command has no such flags.
-
-    Examples
-    --------
-    >>> from gpusched.cli.submit import check_options
-    >>> check_options("worker", "--threads 4 --memory-limit '60 GiB'")
+    Raises `click.UsageError` if the command has no such flags.
     """
     from gpusched.cli import main
 
@@ -218,20 +210,3 @@ def _name(command: tuple[str, ...]) -> str:
     script = run.make_context("gpusched run", list(command)).params["script"]
     plain = re.sub(r"[^A-Za-z0-9]+", "-", Path(script).stem).strip("-")
     return plain[:63].lower() or "gpusched"
-
-
-def _bytes(text: str | None) -> int | None:
-    from dask.utils import parse_bytes
-
-    if text is None:
-        return None
-    try:
-        number = int(parse_bytes(text))
-    except ValueError:
-        number = 0
-    if number < _LEAST_MEMORY:
-        raise ValueError(
-            f"--memory-per-node {text!r} is not the memory of a node: write bytes with a unit, as "
-            f"in '200 GiB', and {_LEAST_MEMORY >> 20} MiB at least"
-        )
-    return number

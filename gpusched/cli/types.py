@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpusched.quantities import read_count, read_seconds
+from gpusched.quantities import read_bytes, read_count, read_seconds
 
 Reader = Callable[[str, Any], Any]
 """Reads a value; gets the option, for the message of the `ValueError` that it raises."""
@@ -74,6 +74,11 @@ def seconds(least: float = 0) -> Read:
     300.0
     """
     return Read("time", lambda what, value: read_seconds(what, value, least))
+
+
+def size(least: int = 0) -> Read:
+    """Return the type of a size in bytes; below the least, the unit was forgotten."""
+    return Read("size", lambda what, value: read_bytes(what, value, least))
 
 
 def _memory_limit(what: str, value: Any) -> Any:

@@ -23,10 +23,10 @@ from gpusched.cli.options import (
     check_worker_flags,
     read_gpus,
     read_resources,
-    read_seconds,
     tls_flag,
     worker_flags,
 )
+from gpusched.quantities import read_seconds
 
 if TYPE_CHECKING:
     from gpusched.cluster.allocation import Allocation
@@ -98,7 +98,7 @@ def _check(flags: dict[str, Any]) -> None:
     check_host(flags["host"])
     check_key(flags["tls_key"])
     for name in ("death_timeout", "lifetime", "lifetime_stagger"):
-        read_seconds(_flag(name), flags[name])
+        _seconds(name, flags[name])
     for name in ("worker_port", "nanny_port"):
         check_ports(_flag(name), flags[name])
     for name in ("listen_address", "contact_address"):
@@ -136,7 +136,7 @@ def _workers(flags: dict[str, Any]) -> list[dict[str, Any]]:
     if made.workers > 1 and flags["listen_address"]:
         raise ValueError(f"--listen-address is for one worker, not {made.workers}: use --host")
     common = {name: flags[name] for name in _PASSED_ON} | _listening(flags) | {
-        "death_timeout": read_seconds("--death-timeout", flags["death_timeout"]) or None,
+        "death_timeout": _seconds("death_timeout", flags["death_timeout"]) or None,
         "resources": read_resources(flags["resources"]),
     }  # fmt: skip
     ports = worker_ports(
@@ -202,6 +202,10 @@ def _host_and_port(name: str, address: str | None) -> tuple[str, int]:
         return get_address_host_port(address, strict=True) if address else ("", 0)
     except ValueError as error:
         raise ValueError(f"cannot read {_flag(name)} {address}: {error}") from None
+
+
+def _seconds(name: str, text: str | None) -> float | None:
+    return None if text is None else read_seconds(_flag(name), text)
 
 
 def _flag(name: str) -> str:

@@ -2,18 +2,20 @@
 
 Python reports what a program does to files, before it is done, to an audit hook (PEP 578). The one
 here raises `Stopped` where a file would be changed that is not the program's own scratch or cache.
-Below it Linux refuses what libraries in C and other processes do (`gpusched.cli.landlock`).
+Below it Linux's Landlock refuses what libraries in C and other processes do (`forbid_writes`; see
+https://docs.kernel.org/userspace-api/landlock.html, whose numbers these are).
 """
 
 from __future__ import annotations
 
+import ctypes
 import linecache
 import os
 import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,6 @@ from types import FrameType
 from typing import Any
 
 from gpusched import config
-from gpusched.cli.landlock import forbid_writes
 
 STOPPED = 3
 """The exit code of a script that was ended before a write."""
@@ -266,3 +267,79 @@ def _scratch_in(folder: str) -> Iterator[None]:
         if before[0] is not None:
             os.environ["TMPDIR"] = before[0]
         tempfile.tempdir, sys.dont_write_bytecode = before[1:]
+
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+"""System calls, the same on all architectures that numba compiles for."""
+_VERSION = 1
+_PATH_BENEATH = 1
+_NO_NEW_PRIVILEGES = 38
+
+_WRITE_FILE = 1 << 1
+_REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
+_REFER = 1 << 13
+_TRUNCATE = 1 << 14
+
+
+class _Rules(ctypes.Structure):
+    _fields_ = (("handled", ctypes.c_uint64),)
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
+
+
+def forbid_writes(folders: Iterable[Path], files: Iterable[Path] = ()) -> bool:
+    """Give up writing for good, in this thread and in all threads and processes it starts.
+
+    Parameters
+    ----------
+    folders
+        Where everything stays allowed.
+    files
+        Folders of files that exist and may be written to, such as ``/dev``; or such files.
+
+    Returns
+    -------
+    bool
+        Whether the kernel does so: not before Linux 5.13, nor where Landlock is switched off.
+
+    Notes
+    -----
+    What is open stays open. Mode, owner and times of files can still be changed.
+    """
+    version = _call(_CREATE_RULESET, None, 0, _VERSION)
+    if version < 1:
+        return False
+    existing = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0)
+    handled = existing | _REMOVE_AND_MAKE | (_REFER if version >= 2 else 0)
+    rules = _call(_CREATE_RULESET, ctypes.byref(_Rules(handled)), ctypes.sizeof(_Rules), 0)
+    if rules < 0:
+        return False
+    try:
+        for paths, allowed in ((folders, handled), (files, existing)):
+            for path in paths:
+                _allow(rules, path, allowed)
+        ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        return _call(_RESTRICT_SELF, rules, 0) == 0
+    finally:
+        os.close(rules)
+
+
+def _allow(rules: int, path: Path, allowed: int) -> None:
+    try:
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # There is nothing to be allowed.
+    try:
+        _call(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(_Beneath(allowed, folder)), 0)
+    finally:
+        os.close(folder)
+
+
+def _call(number: int, *arguments: object) -> int:
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    return int(call(ctypes.c_long(number), *words))

@@ -116,12 +116,8 @@ def allocate(
 ) -> Allocation:
     """Decide what workers to start; None asks the configuration, then the machine.
 
-    Raises
-    ------
-    ValueError
-        If a number is out of range, cannot be read, or contradicts another.
-    NoDeviceError
-        If GPUs are asked for that this machine does not have.
+    Raises `ValueError` if a number is out of range, cannot be read, or contradicts another;
+    `NoDeviceError` if GPUs are asked for that this machine does not have.
 
     Examples
     --------
@@ -134,12 +130,12 @@ def allocate(
     devices = _devices(gpus, workers) if processes else ()
     if devices:
         workers = len(devices) if workers is None else workers
-        threads = threads or _threads_beside_a_gpu(workers)
+        threads = threads or _threads_of(workers)
     elif processes:
         workers, threads = _share_cores(workers, threads)
     else:
         workers = 1 if workers is None else workers
-        threads = threads or max(1, dask.system.CPU_COUNT // max(1, workers))
+        threads = threads or _threads_of(workers)
     if memory_limit is None:
         memory_limit = config.get("cluster.memory-limit")
     if device_memory_limit is None:
@@ -157,29 +153,14 @@ def allocate(
 
 
 def most_workers() -> int:
-    """Return how many worker processes this machine has memory for, if they do nothing.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.allocation import most_workers
-    >>> most_workers() >= 1
-    True
-    """
+    """Return how many worker processes this machine has memory for, if they do nothing."""
     return max(1, distributed.system.MEMORY_LIMIT // LEAST_MEMORY)
 
 
 def check_fits(workers: int) -> None:
     """Refuse more worker processes than this machine has memory for, even if they do nothing.
 
-    Raises
-    ------
-    ValueError
-        If they do not fit.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.allocation import check_fits
-    >>> check_fits(1)
+    Raises `ValueError` if they do not fit.
     """
     if workers > most_workers():
         total = format_bytes(distributed.system.MEMORY_LIMIT)
@@ -192,10 +173,8 @@ def check_fits(workers: int) -> None:
 def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allocation | None]:
     """Decide on workers as `allocate` does, and on so many CPU workers besides those on GPUs.
 
-    Raises
-    ------
-    ValueError
-        If there are CPU workers only, so that there is nothing to be besides; or as `allocate`.
+    Raises `ValueError` if there are CPU workers only, so that there is nothing to be besides; or as
+    `allocate`.
 
     Examples
     --------
@@ -206,9 +185,8 @@ def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allo
     found = allocate(**arguments)
     if not read_count("the number of CPU workers", cpu_workers):
         return found, None
-    shared = max(1, dask.system.CPU_COUNT // (found.workers + cpu_workers))
     if _count("threads", arguments.get("threads"), 1) is None:
-        found = replace(found, threads=shared)
+        found = replace(found, threads=_threads_of(found.workers + cpu_workers))
     if not found.devices:
         raise ValueError(
             f"cpu_workers={cpu_workers} is for clusters with GPUs; here all workers are CPU "
@@ -217,7 +195,7 @@ def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allo
     limit = arguments.get("memory_limit")
     limit = config.get("cluster.memory-limit") if limit is None else limit
     memory = host_memory(limit, found.workers + cpu_workers)
-    beside = allocate(cpu_workers, shared, 0, memory, pin=False)
+    beside = allocate(cpu_workers, found.threads, 0, memory, pin=False)
     return replace(found, memory_limit=memory), beside
 
 
@@ -295,8 +273,8 @@ def _devices(request: GpuRequest | None, workers: int | None) -> Sequence[str]:
     return devices
 
 
-def _threads_beside_a_gpu(workers: int) -> int:
-    """Return the threads of a GPU worker: its share of the cores, to read chunks and unpack them.
+def _threads_of(workers: int) -> int:
+    """Return the threads of each worker: a GPU's has its share of the cores to read chunks, too.
 
     On an H200 beside 16 cores, programs that make 1 GB of chunks on the host take 1.3 to 1.7 s with
     one thread, 0.5 to 0.6 s with 4 and 0.3 to 0.4 s with 16; from chunks on the GPU the same with
@@ -318,10 +296,8 @@ def _share_cores(workers: int | None, threads: int | None) -> tuple[int, int]:
 def host_memory(limit: MemoryLimit, workers: int) -> int:
     """Return the bytes of host memory that each of so many workers may take; 0 for no limit.
 
-    Raises
-    ------
-    ValueError
-        If the limit cannot be read, or is less than a worker needs that does nothing.
+    Raises `ValueError` if the limit cannot be read, or is less than a worker needs that does
+    nothing.
 
     Examples
     --------
@@ -346,6 +322,8 @@ def host_memory(limit: MemoryLimit, workers: int) -> int:
 def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
     """Return the bytes of a GPU that each of its workers may fill with results; 0 for no limit.
 
+    Raises `ValueError` if the limit cannot be read.
+
     Parameters
     ----------
     limit
@@ -354,11 +332,6 @@ def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
         The GPU's memory in bytes; 0 where unknown, and then a fraction is not a limit.
     share
         Number of workers on that GPU.
-
-    Raises
-    ------
-    ValueError
-        If the limit cannot be read.
 
     Examples
     --------

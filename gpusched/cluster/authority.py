@@ -85,10 +85,7 @@ def expiry(certificate: bytes) -> datetime.datetime:
 def check_dates(certificate: bytes) -> None:
     """Check that a certificate can be read and is valid now.
 
-    Raises
-    ------
-    ValueError
-        If not; the message is to follow the file's name.
+    Raises `ValueError` if not; the message is to follow the file's name.
     """
     try:
         read = x509.load_pem_x509_certificate(certificate)
@@ -124,10 +121,7 @@ def is_issued_by(certificate: bytes, ca: bytes) -> bool:
 def is_key_of(key: bytes, certificate: bytes) -> bool:
     """Return whether a private key belongs to a certificate.
 
-    Raises
-    ------
-    ValueError
-        If the key cannot be read; the message is to follow the file's name.
+    Raises `ValueError` if the key cannot be read; the message is to follow the file's name.
 
     Examples
     --------

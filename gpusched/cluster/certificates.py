@@ -42,6 +42,10 @@ def create(
     """Make an authority (CA), and a certificate of it for all processes of a cluster.
 
     The authority's key is thrown away: nobody can make further certificates that are accepted.
+    Raises `ModuleNotFoundError` if the library ``cryptography`` is missing; `ValueError` if a host
+    is not a name or address, or the days are out of range; `FileExistsError` if the folder holds
+    certificates, and they are not to be replaced; `PermissionError` if others can enter a folder
+    that holds files already.
 
     Parameters
     ----------
@@ -60,17 +64,6 @@ def create(
     -------
     distributed.Security
         For schedulers, workers and clients; it refuses connections that are not encrypted.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If the library ``cryptography`` is missing.
-    ValueError
-        If a host is not a name or address, or the days are out of range.
-    FileExistsError
-        If the folder holds certificates, and they are not to be replaced.
-    PermissionError
-        If others can enter a folder that holds files already.
 
     Examples
     --------
@@ -160,12 +153,7 @@ def settings(folder: str | Path) -> dict[str, str | bool]:
 def check_key(file: str | Path | None) -> None:
     """Refuse a private key that every user of this machine can read.
 
-    Its group may, as in containers where secrets belong to one.
-
-    Raises
-    ------
-    ValueError
-        If they can.
+    Its group may, as in containers where secrets belong to one. Raises `ValueError` if they can.
     """
     if not file or not os.path.exists(file):
         return
@@ -181,10 +169,7 @@ def check_key(file: str | Path | None) -> None:
 def host_names(hosts: Iterable[str]) -> list[str]:
     """Return the names that a certificate for some hosts holds, each once.
 
-    Raises
-    ------
-    ValueError
-        If one is neither a name nor an IP address.
+    Raises `ValueError` if one is neither a name nor an IP address.
 
     Examples
     --------

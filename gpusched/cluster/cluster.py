@@ -143,7 +143,7 @@ class Cluster(SpecCluster):
         check_host(host)
         if (gpus or cpu_workers) and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
-        self.plan_of_workers, self._plan_of_cpus = allocate_mixed(
+        self.allocation, self._cpu_allocation = allocate_mixed(
             cpu_workers,
             workers=n_workers,
             threads=threads_per_worker,
@@ -178,7 +178,7 @@ class Cluster(SpecCluster):
         }
         # Scaling down takes the last ones first, which must be those on GPUs.
         workers = {f"cpu-{index}": self._cpu_spec(index) for index in range(cpu_workers)} | {
-            index: self._worker_spec(index) for index in range(self.plan_of_workers.workers)
+            index: self._worker_spec(index) for index in range(self.allocation.workers)
         }
         super().__init__(
             scheduler=_scheduler_spec(address, port, security, shown or None, processes),
@@ -192,7 +192,7 @@ class Cluster(SpecCluster):
         )
 
     def _worker_spec(self, index: int) -> dict[str, Any]:
-        options = worker_options(self.plan_of_workers, index, **self._worker_options)
+        options = worker_options(self.allocation, index, **self._worker_options)
         if self.processes:
             return {"cls": DeviceNanny, "options": options}
         # What a process starts with has no meaning where none is started.
@@ -200,9 +200,9 @@ class Cluster(SpecCluster):
         return {"cls": SilentWorker, "options": options}
 
     def _cpu_spec(self, index: int) -> dict[str, Any]:
-        assert self._plan_of_cpus is not None
-        options = worker_options(self._plan_of_cpus, index, **self._worker_options)
-        resources = {"CPU": float(self._plan_of_cpus.threads), **(options.get("resources") or {})}
+        assert self._cpu_allocation is not None
+        options = worker_options(self._cpu_allocation, index, **self._worker_options)
+        resources = {"CPU": float(self._cpu_allocation.threads), **(options.get("resources") or {})}
         return {"cls": DeviceNanny, "options": {**options, "resources": resources}}
 
     def new_worker_spec(self) -> dict[int, dict[str, Any]]:
@@ -223,7 +223,7 @@ class Cluster(SpecCluster):
         """
         self._check_devices(n)
         # Closing scales to nothing, and means all of them.
-        beside = self._plan_of_cpus if self.status != Status.closing else None
+        beside = self._cpu_allocation if self.status != Status.closing else None
         n += beside.workers if beside else 0
         return super().scale(n, memory=memory, cores=cores)
 
@@ -242,10 +242,10 @@ class Cluster(SpecCluster):
         ValueError
             If there are CPU workers besides those on GPUs, between which it could not choose.
         """
-        if self._plan_of_cpus is not None:
+        if self._cpu_allocation is not None:
             raise ValueError("a cluster with cpu_workers cannot adapt: scale it, or leave them out")
-        if self.plan_of_workers.devices:
-            maximum = min(maximum, len(self.plan_of_workers.devices))
+        if self.allocation.devices:
+            maximum = min(maximum, len(self.allocation.devices))
         if self.processes:
             maximum = min(maximum, most_workers())
         return super().adapt(Adaptive, minimum, maximum, *args, **kwargs)
@@ -261,7 +261,7 @@ class Cluster(SpecCluster):
             await asyncio.gather(*(_kill(worker) for worker in self.workers.values()))
 
     def _check_devices(self, workers: int) -> None:
-        devices = len(self.plan_of_workers.devices)
+        devices = len(self.allocation.devices)
         if devices and workers > devices:
             raise ValueError(f"there are {devices} GPUs, so no more than {devices} workers")
         if self.processes:

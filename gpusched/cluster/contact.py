@@ -34,6 +34,9 @@ async def find_scheduler(
 ) -> str:
     """Wait until a scheduler answers, and return its address.
 
+    Raises `ValueError` if the address, or the file, cannot be read; `NoSchedulerError` if no
+    scheduler answers in time.
+
     Parameters
     ----------
     address
@@ -46,13 +49,6 @@ async def find_scheduler(
     timeout
         Seconds to wait for the file and the answer. None waits for the file forever, and for the
         answer as long as ``distributed.comm.timeouts.connect`` says.
-
-    Raises
-    ------
-    ValueError
-        If the address, or the file, cannot be read.
-    NoSchedulerError
-        If no scheduler answers in time.
 
     Examples
     --------
@@ -112,10 +108,7 @@ async def wait_until_gone(address: str, connection: dict[str, Any]) -> None:
 def check_host(host: str | None) -> None:
     """Refuse an empty address to listen on, which would be all of this machine's.
 
-    Raises
-    ------
-    ValueError
-        If it is empty.
+    Raises `ValueError` if it is empty.
 
     Examples
     --------
@@ -137,10 +130,7 @@ as 127.0.0.1, or 0.0.0.0 to let every machine of the network connect
 def check_address(address: Any) -> str:
     """Return a scheduler's address in full.
 
-    Raises
-    ------
-    ValueError
-        If it cannot be read.
+    Raises `ValueError` if it cannot be read.
 
     Examples
     --------

@@ -81,11 +81,7 @@ def most_survived(scheduler: Scheduler) -> float:
 def _limited(scheduler: Scheduler) -> list[Any]:
     """Return the workers with a memory limit; none if a worker owns a GPU."""
     workers = scheduler.workers.values()
-    if any(_owns_gpu(worker) for worker in workers):
+    devices = (each.metrics.get(HEARTBEAT_KEY, {}).get("device", {}) for each in workers)
+    if any(device.get("kind", "cpu") != "cpu" for device in devices):
         return []
     return [worker for worker in workers if worker.memory_limit]
-
-
-def _owns_gpu(worker: Any) -> bool:
-    told = worker.metrics.get(HEARTBEAT_KEY, {})
-    return bool(told.get("device", {}).get("kind", "cpu") != "cpu")

@@ -75,14 +75,6 @@ class Programs(SchedulerPlugin):
     Used on the event loop only. A program is kept for as long as a task of the scheduler's has it
     (or distributed's record of the last messages it sent), so that a worker always finds what a
     task that is still wanted names.
-
-    Examples
-    --------
-    >>> from distributed import Client, LocalCluster
-    >>> from gpusched.cluster.programs import Programs
-    >>> with LocalCluster(1, processes=False, dashboard_address=None) as cluster:
-    ...     with Client(cluster) as client:
-    ...         client.register_plugin(Programs())
     """
 
     name = "gpusched-programs"

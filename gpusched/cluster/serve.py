@@ -49,28 +49,17 @@ def serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
     """Start workers and return when all of them have finished, or SIGINT or SIGTERM has come.
 
     The signal closes them, within `CLOSING` seconds; a second one ends this process at once, and
-    the workers' processes with it.
+    the workers' processes with it. Raises `StartError` if a worker cannot be started; the others
+    are closed then.
 
     Parameters
     ----------
     make
         Awaited on the event loop; returns nannies, or workers of this process, not yet started.
 
-    Raises
-    ------
-    StartError
-        If a worker cannot be started; the others are closed then.
-
     Notes
     -----
     For the main thread, because of the signals.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.serve import serve
-    >>> async def nobody():
-    ...     return []
-    >>> serve(nobody)
     """
     with _workers_with_signals_blocked():
         asyncio_run(_serve(make), loop_factory=get_loop_factory())

@@ -77,14 +77,6 @@ class Kernels(SchedulerPlugin):
     -----
     Used on the event loop only. Keys say what the code is for: kernel, processor and tools. Nothing
     here looks into them, so workers of different kinds share a scheduler but no code.
-
-    Examples
-    --------
-    >>> from distributed import Client, LocalCluster
-    >>> from gpusched.cluster.shared_kernels import Kernels
-    >>> with LocalCluster(1, processes=False, dashboard_address=None) as cluster:
-    ...     with Client(cluster) as client:
-    ...         client.register_plugin(Kernels())
     """
 
     name = "gpusched-kernels"

@@ -21,6 +21,8 @@ def worker_options(
 ) -> dict[str, Any]:
     """Return the keyword arguments of `DeviceNanny` for one worker of an allocation.
 
+    Raises `ValueError` if the pool's kind or size cannot be read.
+
     Parameters
     ----------
     allocation
@@ -34,11 +36,6 @@ def worker_options(
         there; None asks the configuration. Without it the worker does as this process does.
     **options
         Arguments of `distributed.Nanny` and `distributed.Worker`, which win over the allocation's.
-
-    Raises
-    ------
-    ValueError
-        If the pool's kind or size cannot be read.
 
     Examples
     --------

@@ -24,7 +24,8 @@ def process_statistics() -> tuple[Process, Statistics]:
 def gather(client: Client, timeout: float = 10) -> dict[Process, Statistics]:
     """Return the counters of this process and of every worker process that answers.
 
-    Workers that share a process, as in a cluster without processes, are counted once.
+    Workers that share a process, as in a cluster without processes, are counted once. Raises
+    `TimeoutError` if the scheduler does not answer in time.
 
     Parameters
     ----------
@@ -32,11 +33,6 @@ def gather(client: Client, timeout: float = 10) -> dict[Process, Statistics]:
         A client that is not asynchronous.
     timeout
         Seconds to wait for the workers.
-
-    Raises
-    ------
-    TimeoutError
-        If the scheduler does not answer in time.
 
     Examples
     --------

@@ -36,14 +36,7 @@ async def tell_source(name: str, device: str, dask_worker: Any) -> None:
 
 
 def source_of(name: str, device: str) -> str:
-    """Return the source of a kernel of this process; empty if none is known by that name.
-
-    Examples
-    --------
-    >>> from gpusched.dashboard.answers import source_of
-    >>> source_of("unheard-of", "cpu")
-    ''
-    """
+    """Return the source of a kernel of this process; empty if none is known by that name."""
     from gpusched.backends.cache import kernels
 
     if device != "cpu":

@@ -54,12 +54,6 @@ def commitments(workers: Iterable[Any]) -> list[Commitments]:
     ----------
     workers
         States of workers, such as ``scheduler.workers.values()``.
-
-    Examples
-    --------
-    >>> from gpusched.dashboard.commitments import commitments
-    >>> commitments(())
-    []
     """
     return [_of(ws) for ws in sorted(workers, key=lambda ws: natural_sort_key(str(ws.name)))]
 

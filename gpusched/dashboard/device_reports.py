@@ -74,12 +74,6 @@ def devices(workers: Iterable[Any]) -> list[Device]:
     workers
         States of workers, such as ``scheduler.workers.values()``. Those of dask's own that report
         nothing of a device have the host's.
-
-    Examples
-    --------
-    >>> from gpusched.dashboard.device_reports import devices
-    >>> devices(())
-    []
     """
     return [_device(ws) for ws in sorted(workers, key=lambda ws: natural_sort_key(str(ws.name)))]
 
@@ -142,14 +136,7 @@ def short(uuid: str) -> str:
 
 
 def spilled(found: Iterable[Device]) -> list[Spilled]:
-    """Return what was spilled, by device: several workers may share one.
-
-    Examples
-    --------
-    >>> from gpusched.dashboard.device_reports import spilled
-    >>> spilled(())
-    []
-    """
+    """Return what was spilled, by device: several workers may share one."""
     by_uuid: defaultdict[str, list[Device]] = defaultdict(list)
     for device in found:
         by_uuid[device.uuid].append(device)

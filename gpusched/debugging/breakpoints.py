@@ -17,17 +17,15 @@ When = Literal["first", "every", "never"]
 class Stops:
     """Decides where to stop.
 
+    Raises `ValueError` or `SyntaxError` if `when` is something else, or `condition` is not an
+    expression.
+
     Parameters
     ----------
     when
         ``"first"``: once in each kernel; ``"every"``: at each element; ``"never"``.
     condition
         A Python expression of a kernel's variables, and of NumPy's functions, which must hold.
-
-    Raises
-    ------
-    ValueError, SyntaxError
-        If `when` is something else, or `condition` is not an expression.
     """
 
     def __init__(self, when: When, condition: str | None) -> None:

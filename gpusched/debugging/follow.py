@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from gpusched.adapters.tasks import DataNode
 from gpusched.debugging.check import nonfinite
-from gpusched.debugging.expressions import short_name, variables_read, with_values
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.origins import (
     Called,
@@ -28,7 +28,8 @@ from gpusched.debugging.origins import (
 from gpusched.debugging.readable import ReadableKernel, needed
 from gpusched.debugging.replay import Execution, Run
 from gpusched.debugging.sources import follows, told_of
-from gpusched.debugging.steps import Index, Traced, Where, is_finite
+from gpusched.debugging.traced_values import Index, Traced, Where, is_finite
+from gpusched.emit.operations import DEFINED
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
@@ -302,3 +303,32 @@ class Follower:
         where = self.element(run, value, at, None, depth)
         self._input("", where, value[at])
         return str(where)
+
+
+_WORD = re.compile(r"\b[^\W\d]\w*")
+
+
+def variables_read(kernel: ReadableKernel, numbers: list[int], node: Node) -> set[str]:
+    """Return the variables that some statements, or a node that is an input, read."""
+    found = {word for k in numbers for word in _WORD.findall(kernel.statements[k][1])}
+    number = kernel.use.builder.names.get(id(node))
+    if isinstance(number, int) and number < len(kernel.parameters):
+        found.add(kernel.parameters[number])
+    return found
+
+
+def with_values(expression: str, constants: dict[str, str]) -> str:
+    """Return an expression with numbers for a kernel's constants, and short names of functions.
+
+    Examples
+    --------
+    >>> from gpusched.debugging.follow import with_values
+    >>> with_values("a * s0 + s1", {"s0": "2.5"})
+    'a * 2.5 + s1'
+    """
+    return _WORD.sub(lambda match: constants.get(match[0], short_name(match[0])), expression)
+
+
+def short_name(operation: str) -> str:
+    """Return an operation's name; that of a user's function without the digest."""
+    return operation.rpartition("_")[0] if operation in DEFINED else operation

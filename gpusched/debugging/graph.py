@@ -10,8 +10,8 @@ from dask.base import get_scheduler
 
 from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef
 from gpusched.debugging.host_copies import Placement, fetched
-from gpusched.debugging.steps import Index, Where
 from gpusched.debugging.subject import name_of_layer
+from gpusched.debugging.traced_values import Index, Where
 from gpusched.graph.rewrite import Functions, rewrite_task
 from gpusched.inspection.gather import gather
 from gpusched.inspection.places import place_of_layer

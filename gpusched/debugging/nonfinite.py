@@ -13,8 +13,8 @@ from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.sources import reads, told_of
-from gpusched.debugging.steps import Index, Traced, Where, is_finite, plain
 from gpusched.debugging.subject import Subject
+from gpusched.debugging.traced_values import Index, Traced, Where, is_finite, plain
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count

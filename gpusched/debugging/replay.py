@@ -33,8 +33,7 @@ from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_contents import layer_of
-from gpusched.inspection.tracing import Origin as Site
-from gpusched.inspection.tracing import TracingRecorder
+from gpusched.inspection.tracing import RecordedAt, TracingRecorder
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.overrides import OverrideError
@@ -250,7 +249,7 @@ class _Recorder(TracingRecorder):
         super().__init__(overrides.on(run.execution.device), overrides.bounds.most)
         self._run = run
         self._arguments: dict[int, str] = {}
-        self._sites: dict[int, Site] = {}
+        self._sites: dict[int, RecordedAt] = {}
         self.uses: list[KernelUse] = []
 
     def leaf(self, array: Any, scalar: bool = False) -> Any:

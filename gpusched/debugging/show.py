@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gpusched.debugging.steps import Traced
+from gpusched.debugging.traced_values import Traced
 from gpusched.inspection.places import Place
 from gpusched.rendering.html import code, fragment, paragraph, source, table
 

@@ -33,15 +33,12 @@ class Spot:
 class Subject:
     """A dask array that is looked into.
 
+    Raises `TypeError` if it is neither.
+
     Parameters
     ----------
     x
         A dask array, or an xarray DataArray of one.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
 
     Examples
     --------
@@ -63,10 +60,8 @@ class Subject:
     def spot(self, index: Any, chunk: Any) -> Spot:
         """Return what an index or a chunk means, of which one is None.
 
-        Raises
-        ------
-        TypeError, IndexError, ValueError
-            If neither or both are given, or it is not in the array.
+        Raises `TypeError`, `IndexError` or `ValueError` if neither or both are given, or it is not
+        in the array.
         """
         if (index is None) == (chunk is None):
             raise TypeError(

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
-from gpusched.debugging.steps import Index, Traced, is_finite, plain
 from gpusched.debugging.subject import Subject
+from gpusched.debugging.traced_values import Index, Traced, is_finite, plain
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def compile_check(version: Kernel, filename: str) -> None:
 def _check_arguments(version: Kernel, filename: str) -> None:
     """Raise `EditionError` unless `kernel` and `point` take as many arguments as they are given."""
     assert version.edition is not None
-    from gpusched.emit.skeleton.text import EXTRAS
+    from gpusched.emit.skeleton.source_lines import EXTRAS
 
     extras = len(EXTRAS) if version.edition.target == "cuda" else 0
     values = len(version.inputs) + len(version.parameters)

@@ -91,7 +91,7 @@ def _names(kernel: Kernel, target: str) -> tuple[str, ...]:
 def _vectors(kernel: Kernel, target: str) -> dict[str, tuple[int, ...]]:
     if target == "cpu" or "vector" not in _names(kernel, target):
         return {}
-    from gpusched.emit.skeleton.text import widest
+    from gpusched.emit.skeleton.source_lines import widest
 
     return {"vector": tuple(n for n in SENSIBLE["cuda"]["vector"] if n <= widest(kernel))}
 
@@ -112,12 +112,16 @@ def defaults(kernel: Kernel, target: str) -> Options:
     if target == "cpu":
         values = {"vector": vector_bits(plain), "block": hostloops.block(plain)}
     else:
-        from gpusched.emit.skeleton import text
+        from gpusched.emit.skeleton import source_lines
         from gpusched.emit.skeleton.reduction import rows_at_once
 
         rows = "reduce" in kernel.loops and not kernel.reduces_innermost
-        repeated = rows_at_once(plain) if rows else text.unroll(plain)
-        values = {"block": text.threads(plain), "vector": text.width(plain), "unroll": repeated}
+        repeated = rows_at_once(plain) if rows else source_lines.unroll(plain)
+        values = {
+            "block": source_lines.threads(plain),
+            "vector": source_lines.width(plain),
+            "unroll": repeated,
+        }
     return Options(**{name: values[name] for name in _names(kernel, target)})
 
 

@@ -225,6 +225,7 @@ def _comparisons() -> None:
     _add("select", {"f": f"selected({lane}, {{2}}, {{3}}, {{T}}(inf), {{T}}(nan))"}, heavy=True)
     found = f"following({lane}, {{2}}, {{3}}, {{4}}, {{T}}(inf), {{T}}(nan))"
     _add("select_next", {"f": found}, heavy=True)
+    _add("select_sorted", {"f": f"ordered({lane}, {{2}}, {{3}}, {{T}}(nan))"})
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 
 

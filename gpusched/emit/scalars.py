@@ -258,6 +258,11 @@ def selected(lane: Any, length: int, rank: int, infinity: Number, nothing: Numbe
     return low
 
 
+def ordered(lane: Any, length: int, rank: int, nothing: Number) -> Number:
+    # The same, of numbers in order, where NaN are behind all others.
+    return lane[rank] if rank >= 0 and rank < length else nothing
+
+
 def following(
     lane: Any, length: int, rank: int, before: Number, infinity: Number, nothing: Number
 ) -> Number:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpusched import events, placed
+from gpusched.adapters.tasks import GraphNode, Task, execute_subgraph, is_container
 from gpusched.graph.segment import ProgramStep
+from gpusched.graph.subgraph import layer_of
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan.plan import Registers
 from gpusched.record.catalogue import own
@@ -169,3 +171,35 @@ def packed(values: list[Any]) -> Any:
 def part(results: Any, index: int) -> Any:
     """Return one of a batch's results."""
     return results[index]
+
+
+def calls_in(node: Any, layer: str = "") -> Iterator[tuple[Any, Sequence[Any], str]]:
+    """Yield the functions that a task of dask's calls, those inside of it included.
+
+    Each comes with its positional arguments as dask has them, or as a batch has, and with its
+    layer.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef
+    >>> from gpusched.graph.batch import calls_in
+    >>> task = Task("x", max, List(TaskRef("a"), Task(None, abs, TaskRef("b"))))
+    >>> [function for function, *_ in calls_in(task)] == [abs, max]
+    True
+    >>> list(calls_in(Task("x", max, 1, 2))) == [(max, (1, 2), "x")]
+    True
+    """
+    if not isinstance(node, Task):
+        return
+    layer = layer if node.key is None else layer_of(node.key)
+    values: list[Any] = [*node.args, *node.kwargs.values()]
+    if node.func is execute_subgraph:
+        inner, _, _, *values = node.args
+        values += inner.values()
+    for value in values:
+        if isinstance(value, GraphNode):
+            yield from calls_in(value, layer)
+    if type(node.func) is Batch:
+        yield from ((step.function, step.args, layer) for step in node.func.steps)
+    elif node.func is not execute_subgraph and not is_container(node):
+        yield node.func, node.args, layer

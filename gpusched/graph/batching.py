@@ -19,6 +19,7 @@ from gpusched.graph.batch import Batch
 from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping, Limits
 from gpusched.graph.items import taking
+from gpusched.graph.libraries import is_in, is_numpys
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import constant, translated
@@ -58,9 +59,6 @@ class Batched:
     """A graph, and what came of batching it."""
 
     tasks: dict[Any, Any]
-    before: int
-    """Tasks, before; data and other names of tasks are none."""
-    after: int
     batches: int
     reasons: Counter[Reason] = field(default_factory=Counter)
     """Why tasks were not batched, and how many of them."""
@@ -84,8 +82,8 @@ def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> Batched:
     elif len(graph) <= limits.least:
         why = f"a graph of no more than {limits.least} tasks (gpusched.batching.least)"
     if why:
-        count = _count(graph)
-        return Batched(graph, count, count, 0, Counter({GraphBreak.FEW_TASKS(why): count}))
+        count = sum(isinstance(node, Task) for node in graph.values())
+        return Batched(graph, 0, Counter({GraphBreak.FEW_TASKS(why): count}))
     return _Batching(graph, table, limits).run()
 
 
@@ -120,8 +118,7 @@ class _Batching:
         for key in self._operands:
             self._judge(key)
         if not self._tiny:
-            count = _count(self._graph)
-            return Batched(self._graph, count, count, 0, self._reasons)
+            return Batched(self._graph, 0, self._reasons)
         grouping = Grouping(self._operands, self._sizes, self._pieces, self._tiny, self._data,
                             self._limits)  # fmt: skip
         groups = grouping.run()
@@ -144,8 +141,7 @@ class _Batching:
                 self._emit_single(key)
         for key in self._table.wanted:
             self._keep_alias(key)
-        before, after = _count(self._graph), _count(self._result)
-        return Batched(self._result, before, after, batches, self._reasons)
+        return Batched(self._result, batches, self._reasons)
 
     # What there is ------------------------------------------------------------------------
 
@@ -328,10 +324,6 @@ class _Batching:
             node = self._graph.get(key)
 
 
-def _count(graph: Mapping[Any, Any]) -> int:
-    return sum(isinstance(node, Task) for node in graph.values())
-
-
 def _is_cheap(function: Any) -> bool:
     return not has(bare(function), "reads") and all(map(_of_library, parts(function)))
 
@@ -341,12 +333,9 @@ def _of_library(function: Any) -> bool:
     if isinstance(function, methodcaller):
         return True  # a method of a chunk
     if isinstance(function, np.ufunc):
-        # Those that `numpy.frompyfunc` makes are the user's.
-        return getattr(np, function.__name__, None) is function
-    if not hasattr(function, "__name__"):
-        return False  # an object such as `numpy.vectorize` makes
-    module = str(getattr(function, "__module__", ""))
-    return any(module == name or module.startswith(f"{name}.") for name in LIBRARIES)
+        return is_numpys(function)
+    # What has no name is an object such as `numpy.vectorize` makes.
+    return hasattr(function, "__name__") and is_in(function, LIBRARIES)
 
 
 def _moves(task: Task) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -32,9 +32,9 @@ from gpusched.adapters.tasks import (
     Tuple,
     execute_subgraph,
 )
-from gpusched.graph.partials import applied
-from gpusched.graph.sizes import shows_one_element
-from gpusched.graph.subgraph import copied, resolved, walk
+from gpusched.dataclass import dataclass
+from gpusched.graph.partials import applied, shows_one_element
+from gpusched.graph.subgraph import at_once, copied, resolved, walk
 from gpusched.record.catalogue import has
 
 _KINDS = "biufcmM"
@@ -128,10 +128,7 @@ class Certain:
         """
         lent = {resolved(self._tasks, key) for key in copied(node)}
         inputs = {resolved(self._tasks, key) for key in node.dependencies}
-        held = {key: self._held(key) for key in inputs}
-        largest = max((held[key] for key in lent if key in held), default=0)
-        staying = sum(nbytes for key, nbytes in held.items() if key not in lent)
-        return staying + largest + self._evaluated(node).most
+        return at_once(inputs, lent, self._held) + self._evaluated(node).most
 
     def _held(self, key: Any) -> int:
         found = self._result(key)

@@ -9,6 +9,7 @@ import numpy as np
 from dask.utils import methodcaller
 
 from gpusched.graph.known import computes, known
+from gpusched.graph.libraries import is_in, is_numpys
 from gpusched.graph.partials import bare, callables, parts
 from gpusched.plan.plan import used_registers
 from gpusched.record.catalogue import has
@@ -29,13 +30,10 @@ def _is_pure(function: Any) -> bool:
     if isinstance(function, methodcaller):
         return has(function, "pure") or function.method == "astype"
     if isinstance(function, np.ufunc):
-        return getattr(np, function.__name__, None) is function
+        return is_numpys(function)
     if isinstance(function, type) or known(function):
         return True
-    module = str(getattr(function, "__module__", ""))
-    if any(module == name or module.startswith(f"{name}.") for name in _PURE):
-        return True
-    return has(function, "pure")
+    return is_in(function, _PURE) or has(function, "pure")
 
 
 def conflict(steps: Sequence[Any], inputs: int) -> Any:

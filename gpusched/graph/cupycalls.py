@@ -1,6 +1,7 @@
-"""Functions that are no kernels here, and that CuPy computes with the values of NumPy's.
+"""Functions that are no kernels here, and of which CuPy's arrays come out with NumPy's values.
 
-Those of products and of Fourier transforms are equal but for the order in which they add.
+They only move elements, or CuPy computes them: products and Fourier transforms are equal but for
+the order in which they add.
 """
 
 from __future__ import annotations
@@ -14,7 +15,50 @@ from dask.array import chunk, reductions
 from dask.array.einsumfuncs import chunk_einsum
 
 from gpusched.adapters.arrays import chunk_sum, matmul, tensordot
-from gpusched.graph.partials import applied, bare
+from gpusched.graph.known import pieces
+from gpusched.graph.partials import applied, bare, parts
+from gpusched.record.catalogue import has
+
+
+def moves_elements(function: Any) -> bool:
+    """Return whether a function only moves elements, or what it is composed of does.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from gpusched.graph.cupycalls import moves_elements
+    >>> moves_elements(partial(np.transpose, axes=(1, 0))), moves_elements(np.sort)
+    (True, False)
+    """
+    return all(has(part, "moves") for part in parts(function))
+
+
+def picks(function: Any, args: Sequence[Any]) -> bool:
+    """Return whether a call takes elements by arrays or lists of indices, as far as can be seen.
+
+    CuPy's arrays raise no error for such an index that is too large. dask's own `_shuffle` has
+    looked at its indices.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from gpusched.graph.cupycalls import picks
+    >>> picks(operator.getitem, ("x", (slice(3), None, 2))), picks(operator.getitem, ("x", [1, 2]))
+    (False, True)
+    """
+    if function is pieces:
+        return not all(_is_basic(index) for cuts in args[1] for _, index in cuts)
+    return has(function, "picks") and not all(map(_is_basic, args[1:]))
+
+
+def _is_basic(index: Any) -> bool:
+    if type(index) is tuple:
+        return all(map(_is_basic, index))
+    if index is None or index is Ellipsis:
+        return True
+    return isinstance(index, int | np.integer | slice) and type(index) is not bool
+
 
 _SEARCHES = (chunk.argmax, chunk.argmin)
 """What dask's `arg_chunk` may search by: the first of several equal values, and the first NaN."""

@@ -20,9 +20,16 @@ from gpusched.adapters.tasks import TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph import moments
-from gpusched.graph.cupycalls import by_cupy, by_library, calls_of, missing_dtype
+from gpusched.graph.batch import calls_in
+from gpusched.graph.cupycalls import (
+    by_cupy,
+    by_library,
+    calls_of,
+    missing_dtype,
+    moves_elements,
+    picks,
+)
 from gpusched.graph.known import computes, known
-from gpusched.graph.movement import calls_in, moves_elements, picks
 from gpusched.graph.partials import bare, name_of
 from gpusched.graph.segment import Segment, flat, unsuitable
 from gpusched.placed import TAKES_PLACED, Placed, extent

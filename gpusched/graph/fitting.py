@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dask
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
-from gpusched.graph.subgraph import copied
+from gpusched.dataclass import dataclass
+from gpusched.graph.subgraph import at_once, copied
 
 if TYPE_CHECKING:
     # They import dask.array, and clusters start without.
-    from gpusched.graph.certain import Certain
-    from gpusched.graph.sizes import Sizes, Taken
+    from gpusched.graph.sizes import Sizes
 
 OWN = 200 << 20
 """Bytes that a worker's process takes for itself, with numba and NumPy loaded; where there is one,
@@ -32,16 +32,27 @@ _room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
 
 
 DECLARED = "gpusched-memory"
-"""The annotation that says what a task takes: a `Declared`."""
+"""The annotation that says what a task needs, where no program says it: a `Needed`."""
 
 
-class Declared(NamedTuple):
-    """What a task is sent with, where no program says it."""
+class Needed(NamedTuple):
+    """The bytes that a task needs, as far as is known."""
 
-    extra: int
-    """Bytes that it takes at most besides its inputs, its result included."""
+    extra: int | None
+    """What it takes besides its inputs, its result included, where its calls are made one by one,
+    as they are until kernels are compiled; what a function allocates for itself is not counted.
+    None if nothing is known."""
+    whole: bool = True
+    """Whether the sizes of all results are known; those that are not count nothing."""
+    inputs: int = 0
+    """Of its inputs; of those that workers lend one after the other, the largest."""
     least: int = 0
-    """Bytes that it surely needs, its inputs included, where no worker survives that; else 0."""
+    """What it surely needs, its inputs included, where no worker survives that; else 0."""
+
+    @property
+    def total(self) -> int:
+        """All that is known of it."""
+        return self.inputs + (self.extra or 0)
 
 
 @dataclass
@@ -50,7 +61,7 @@ class Noted:
 
     most: float
     """Bytes that a task may need for a worker to survive it."""
-    declared: dict[Any, Declared] = field(default_factory=dict)
+    declared: dict[Any, Needed] = field(default_factory=dict)
     """By key."""
 
 
@@ -87,32 +98,31 @@ def refusing(room: int | None) -> Iterator[None]:
     ...     "refused"
     'refused'
     """
-    token = _room.set(room)
-    try:
+    with _set(_room, room):
         yield
-    finally:
-        _room.reset(token)
 
 
 @contextmanager
 def noting(most: float) -> Iterator[None]:
-    """Note what the tasks of graphs take that are optimised meanwhile, for `noted`.
+    """Note what tasks of graphs take that are optimised meanwhile, for `noted`; as `refusing`.
 
     Parameters
     ----------
     most
         Bytes that a task may need for a worker to survive it: of those that surely need more, it is
         noted what.
-
-    Notes
-    -----
-    Holds as `refusing` does.
     """
-    token = _noted.set(Noted(most))
+    with _set(_noted, Noted(most)):
+        yield
+
+
+@contextmanager
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _noted.reset(token)
+        variable.reset(token)
 
 
 def noted() -> Noted | None:
@@ -195,19 +205,6 @@ def own_bytes(nanny: Any, metrics: Mapping[str, Any]) -> int:
     return max(0, int(metrics["memory"]) - int(metrics["managed_bytes"]))
 
 
-class Needed(NamedTuple):
-    """The bytes that a task needs."""
-
-    inputs: int
-    """Of its inputs; of those that workers lend one after the other, the largest."""
-    taken: Taken
-
-    @property
-    def total(self) -> int:
-        """All that is known of it."""
-        return self.inputs + self.taken.most
-
-
 def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes) -> Needed:
     """Return what a task needs, as far as is known.
 
@@ -220,16 +217,11 @@ def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes) -> Needed:
     sizes
         Of the chunks.
     """
-    whole = copied(node)
-    inputs = {key: sizes.of_result(tasks, key) or 0 for key in node.dependencies}
-    largest = max((inputs[key] for key in whole if key in inputs), default=0)
-    staying = sum(size for key, size in inputs.items() if key not in whole)
-    return Needed(staying + largest, sizes.taken(tasks, node))
+    inputs = at_once(node.dependencies, copied(node), lambda key: sizes.of_result(tasks, key) or 0)
+    return sizes.taken(tasks, node)._replace(inputs=inputs)
 
 
-def note(
-    tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes, certain: Certain
-) -> None:
+def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -> None:
     """Note what tasks take of which no program says it, and those that fit nowhere.
 
     Parameters
@@ -238,12 +230,13 @@ def note(
         As `needed` has them.
     rewritten
         The nodes as they will run, by key.
-    certain
-        What the tasks surely need.
     """
     noting = _noted.get()
     if noting is None:
         return
+    from gpusched.graph.certain import Certain
+
+    certain = Certain(tasks)
     kinds: dict[Any, tuple[Needed, bool]] = {}
     for key, node in tasks.items():
         if not isinstance(node, Task) or key not in rewritten:
@@ -254,12 +247,12 @@ def note(
             most = needed(tasks, node, sizes)
             inputs = sum(sizes.of_result(tasks, each) or 0 for each in node.dependencies)
             # Workers expect of others that they take as much as their inputs do.
-            kinds[kind] = most, most.taken.whole and most.taken.most > max(inputs, _SMALL)
+            kinds[kind] = most, most.whole and most.total - most.inputs > max(inputs, _SMALL)
         most, larger = kinds[kind]
         least = certain.least(node) if most.total > noting.most else 0
         said = hasattr(getattr(rewritten[key], "func", None), "remaining")
         if least > noting.most or (larger and not said):
-            noting.declared[key] = Declared(most.taken.most, least if least > noting.most else 0)
+            noting.declared[key] = most._replace(least=least if least > noting.most else 0)
 
 
 def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
@@ -288,7 +281,7 @@ def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
         raise DoesNotFitError(
             f"{too_large} of the graph's {len(tasks):,} tasks cannot fit: {key!r} needs "
             f"{format_bytes(most.total)} at once ({format_bytes(most.inputs)} of inputs, and "
-            f"{format_bytes(most.taken.most)} that it makes), and a worker has "
+            f"{format_bytes(most.total - most.inputs)} that it makes), and a worker has "
             f"{format_bytes(room)} for tasks. Use smaller chunks, or a larger memory limit; "
             f"without gpusched.memory.strict it is tried all the same"
         )

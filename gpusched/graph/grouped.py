@@ -28,6 +28,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.recorded import StandIn
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
             "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
@@ -40,7 +41,7 @@ EXTREMES = {"nanmax": -math.inf, "nanmin": math.inf}
 
 
 @dataclass(frozen=True)
-class GroupedWhole:
+class GroupedWhole(StandIn):
     """flox's function of a chunk and its groups, all of which end in this chunk.
 
     Equal ones compute the same, so that plans hold from graph to graph.
@@ -70,6 +71,14 @@ class GroupedWhole:
         """Return what flox's own function does; it finds the groups itself."""
         del groups
         return self.given(array, by)
+
+    def taken(self, args: tuple[Any, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+        """Return the call that finds the groups."""
+        return {"groups": (labelled, (args[1], self.sort))}
+
+    def user(self, function: Any) -> Any:
+        """Return what takes the result out of the dictionary, for flox's function that does."""
+        return extracted if flox.is_extract_result(function) else function
 
     def __call__(self, array: Any, by: Any, groups: Any) -> Any:
         """Return flox's dictionary of results.
@@ -205,11 +214,6 @@ def extracted(result: Any, key: str) -> Any:
     return result[key]
 
 
-def extracts(function: Any) -> bool:
-    """Return whether a function is flox's that takes a result out of a dictionary."""
-    return flox.is_extract_result(function)
-
-
 _WHOLE_OPTIONS = {"agg", "fill_value", "reindex", "axis", "expected_groups", "engine", "sort"}
 
 
@@ -283,7 +287,7 @@ VARIANCES = {"var": False, "nanvar": True}
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(StandIn):
     """flox's function of a chunk and its groups, where these are ``range(count)``.
 
     Equal ones compute the same, so that plans hold from graph to graph.
@@ -355,10 +359,6 @@ class Grouped:
             raise UnfusibleError(GraphBreak.NO_KERNEL, f"{func} that gives {fill!r} of nothing")
         values = joined_by(func, array, nothing)
         return segments.reduced(values, by, self.count, combine, -1, dtype)
-
-
-GROUPED = Grouped, GroupedWhole
-"""What programs call for flox's functions: equal ones compute the same, in all graphs."""
 
 
 def _expanded(result: Any) -> Any:

@@ -1,10 +1,16 @@
-"""Which functions of a task may be given lazy chunks, and what runs instead of some."""
+"""Which functions of a task may be given lazy chunks, and what runs instead of some.
+
+That is also what a call comes to that dask gives the place of its chunk: ``map_overlap`` trims its
+results by where a chunk is, and ``dask.array.gradient`` takes the points of a chunk from those of
+the whole array. A program that depended on the place itself would be another one for each chunk.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.array import chunk as dask_chunk
@@ -21,18 +27,20 @@ from gpusched.adapters.arrays import (
     cumprod_merge,
     cumsum_merge,
     custom_nanquantile,
+    gradient_kernel,
     nanmax_skip,
     nanmin_skip,
+    pass_located,
     prefixscan_combine,
     prefixscan_first,
     searchsorted_block,
     take,
+    trim,
 )
-from gpusched.adapters.tasks import Task
+from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
-from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
@@ -41,12 +49,13 @@ from gpusched.record import (  # noqa: F401
     gradients,
     scans,
     searches,
+    segments,
     selection,
     windows,
 )
 from gpusched.record.catalogue import has, own
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
-from gpusched.record.recorded import RecordedFunction
+from gpusched.record.recorded import RecordedFunction, StandIn
 
 foreign.register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
@@ -321,12 +330,17 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.moments'
     """
-    return foreign.recorded_form(function) or grouped_for(_replaced(function, EXACT))
+    found = foreign.recorded_form(function) or _replaced(function, EXACT)
+    if type(found) is partial and "flox.dask" in sys.modules:
+        from gpusched.graph.grouped import grouped_for
+
+        return grouped_for(found)
+    return found
 
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return function.plain if isinstance(function, GROUPED) else _replaced(function, _PLAIN)
+    return function.plain if isinstance(function, StandIn) else _replaced(function, _PLAIN)
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
@@ -354,7 +368,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, (RecordedFunction, *GROUPED)):
+    if isinstance(function, (RecordedFunction, StandIn)):
         return True
     try:
         return has(function, "recorded") or function in HANDLERS
@@ -384,3 +398,77 @@ def is_first_step(task: Task) -> bool:
 def computes(function: Any) -> bool:
     """Return whether a known function does arithmetic, rather than make a view."""
     return not has(bare(function), "view")
+
+
+# Calls for the place of a chunk -----------------------------------------------------------
+
+
+class Located(NamedTuple):
+    """A call for one place."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def located(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Located | None:
+    """Return what `pass_located` calls with what, for functions of dask's own; None for others.
+
+    Parameters
+    ----------
+    args, kwargs
+        Its arguments. Only those that are chunks may be something else than plain values.
+    """
+    function, keys, *rest = args
+    if type(keys) is not tuple or len(keys) != 1 or len(rest) != 2:
+        return None
+    place, chunk = rest
+    if type(place) is not tuple or any(isinstance(v, GraphNode) for v in kwargs.values()):
+        return None
+    if bare(function) is trim and keys == ("_overlap_trim_info",) and not kwargs:
+        index = function(_Indexed(len(place[0])), _overlap_trim_info=place)
+        return Located(trimmed, (chunk, index), {})
+    if function is gradient_kernel and keys == ("block_id",):
+        return _gradient(chunk, place, **kwargs)
+    return None
+
+
+@own("picks")
+def trimmed(chunk: Any, index: tuple[slice, ...]) -> Any:
+    """Return what dask's ``_trim`` leaves of a chunk, which may have fewer axes than its array.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import trimmed
+    >>> trimmed(np.arange(5), (slice(1, -1), slice(1, -1)))
+    array([1, 2, 3])
+    """
+    return chunk[index[: chunk.ndim]]
+
+
+def _gradient(chunk: Any, place: tuple[int, ...], coord: Any, axis: int, array_locs: Any,
+              grad_kwargs: Mapping[str, Any]) -> Located:  # fmt: skip
+    points = coord
+    if array_locs is not None:
+        starts, stops = array_locs
+        points = coord[starts[place[axis]] : stops[place[axis]]]
+    return Located(np.gradient, (chunk, points), {"axis": axis, **grad_kwargs})
+
+
+class _Indexed:
+    """Stands for a chunk of which a view is taken: what it returns is the index."""
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim = ndim
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+def computes_located(task: Task) -> bool:
+    """Return whether a task has such a call that is recorded, and more than a view."""
+    inner = task.args[0].values()
+    if not any(isinstance(node, Task) and node.func is pass_located for node in inner):
+        return False
+    given = (value.value for value in task.args[3:] if type(value) is DataNode)
+    return any(value is gradient_kernel for value in given)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 _TABLE = """
 builtins     objects kept
@@ -50,6 +53,17 @@ def package(value: Any) -> str:
     'numpy'
     """
     return str(getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def is_in(function: Any, modules: Iterable[str]) -> bool:
+    """Return whether a function is of one of some modules, or of a module below one of them."""
+    module = f"{getattr(function, '__module__', '')}."
+    return any(module.startswith(f"{name}.") for name in modules)
+
+
+def is_numpys(ufunc: np.ufunc) -> bool:
+    """Return whether a ufunc is NumPy's own: those that `numpy.frompyfunc` makes are the user's."""
+    return getattr(np, ufunc.__name__, None) is ufunc
 
 
 def found_by_name(function: Any) -> bool:

@@ -4,7 +4,7 @@ dask fuses chains: an array that two others are made of stays a task of its own,
 written and read again. Here elementwise tasks of one chunk, and reductions along axes of which it
 has all, are put together whatever their number of users, and so are the first steps of several
 reductions of one chunk. The results that others need become items of one task's result, and those
-who need small ones take them out themselves.
+who need small ones take them out themselves. A softmax of eight chunks is 20 tasks rather than 45.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.known import is_first_step, together
-from gpusched.graph.partials import slow_part
 from gpusched.graph.rewrite import called, worthwhile
 from gpusched.graph.subgraph import depth_first
 from gpusched.graph.table import Table, block_of, key_of
@@ -103,8 +102,6 @@ class _Merging:
         self._of: dict[Any, _Group] = {}
         self._readers: dict[Any, _Group] = {}
         """By chunk, level and block: the group that takes it already."""
-        self._quick: dict[int, bool] = {}
-        self._kept: list[Any] = []
         self._held = wanted | table.held
         """Keys of the chunks that stay until the end, whatever is done."""
 
@@ -244,17 +241,10 @@ class _Merging:
 
     def _is_quick(self, node: Task) -> bool:
         function, kwargs = called(node)
-        if function is identity_cast or self._has_no_slow_part(function):
+        if function is identity_cast:
             return True
         traits = self._functions.traits(function, node.args, kwargs)
-        return traits.recorded and traits.replayed
-
-    def _has_no_slow_part(self, function: Any) -> bool:
-        found = self._quick.get(id(function))
-        if found is None:
-            found = self._quick[id(function)] = slow_part(function) is None
-            self._kept.append(function)
-        return found
+        return traits.quick or (traits.recorded and traits.replayed)
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
         least = self._least * (TIMES if reduces(self._tasks[key]) else 1)

@@ -12,24 +12,22 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
+from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.graph.absorbing import absorbed
-from gpusched.graph.aliases import without_names
 from gpusched.graph.batching import batched
-from gpusched.graph.certain import Certain
-from gpusched.graph.chains import without_links
-from gpusched.graph.cutting import cut_together
+from gpusched.graph.chains import without_links, without_names
+from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
-from gpusched.graph.drawing import drawn
 from gpusched.graph.fitting import check, note
 from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.partials import slow_part
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import PASSES, Table
-from gpusched.graph.unsplitting import unsplit
 from gpusched.plan.modes import DRAWN
 from gpusched.plan.overrides import Overrides
 from gpusched.store.statistics import updating
@@ -94,18 +92,24 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
     if overrides.random == DRAWN:
-        tasks = drawn(tasks)
+        tasks = _drawn(tasks)
     wanted = list(flatten([keys]))
     table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
     check(table.tasks, table.sizes)
     rewritten = rewrite(table.tasks, table.functions, table.wanted)
     _declare(rewritten, table)
-    note(table.tasks, rewritten, table.sizes, Certain(table.tasks))
+    note(table.tasks, rewritten, table.sizes)
     found = batched(rewritten, table, limits())
     with updating() as counters:
         counters.apart.update(table.apart)
         counters.apart.update({("batch", why): times for why, times in found.reasons.items()})
     return taken_inside(found.tasks, table.items)
+
+
+def _drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:
+    from gpusched.graph.drawing import drawn
+
+    return drawn(tasks)
 
 
 def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
@@ -118,9 +122,11 @@ def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
             continue
         seen.add(kind)
         taken, remaining = table.sizes.taken(table.tasks, table.tasks[key]), program.remaining
-        if taken.whole or taken.most:
-            remaining.whole = taken.whole and (remaining.extra is None or remaining.whole)
-            remaining.extra = max(taken.most, remaining.extra or 0)
+        if taken.whole or taken.extra:
+            # Others may take memory for themselves, and return other things than dask's chunks.
+            ours = all(step.recorded or slow_part(step.function) is None for step in program.steps)
+            remaining.whole = taken.whole and ours and (remaining.extra is None or remaining.whole)
+            remaining.extra = max(taken.extra or 0, remaining.extra or 0)
 
 
 def regrouped(table: Table) -> Table:
@@ -131,9 +137,12 @@ def regrouped(table: Table) -> Table:
         table.note("chain", FEW_TASKS)
     else:
         table = without_links(without_names(table))
-        whole = unsplit(table)
-        if whole is not table:
-            table = without_links(whole)
+        if any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
+            from gpusched.graph.unsplitting import unsplit
+
+            whole = unsplit(table)
+            if whole is not table:
+                table = without_links(whole)
     table = absorbed(table, small)
     found = merged(table, least)
     if not few or found is not table:
@@ -149,7 +158,7 @@ def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
     for name, layer in graph.layers.items():
         tasks = dict(layer)
         # Any layer may be read by another one, or be a result.
-        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions, tasks)
+        rewritten = rewrite(_drawn(tasks) if overrides.random == DRAWN else tasks, functions, tasks)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     with updating() as counters:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from gpusched.adapters.arrays import broadcast_trick
 from gpusched.record.catalogue import has
 
 _PLACEHOLDER = getattr(functools, "Placeholder", None)
@@ -184,3 +185,21 @@ def _received(changed: tuple[Any, ...] = ()) -> Guard:
 def _waits(function: partial[Any]) -> bool:
     """Return whether the call gives one of the arguments before the last."""
     return _PLACEHOLDER is not None and any(a is _PLACEHOLDER for a in function.args)
+
+
+_SHOWN = next(iter(parts(broadcast_trick)))
+"""What `ones`, `zeros` and `full` make their chunks with."""
+
+
+def shows_one_element(function: Any) -> bool:
+    """Return whether a function makes chunks of one element, which all others show, as `ones` does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from gpusched.graph.partials import shows_one_element
+    >>> x = da.ones(3)
+    >>> shows_one_element(x.dask[x.name, 0].func), shows_one_element(np.ones)
+    (True, False)
+    """
+    return any(part is _SHOWN for part in parts(function))

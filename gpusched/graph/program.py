@@ -17,7 +17,6 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
-from gpusched.graph.grouped import GROUPED
 from gpusched.graph.libraries import KEPT, found_by_name, package
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.payload import named_code, pack, stand, unpack
@@ -33,6 +32,7 @@ from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register, Registers
 from gpusched.plan.tiers import UNFUSED
 from gpusched.record.catalogue import has
+from gpusched.record.recorded import StandIn
 from gpusched.roles import current_key
 
 
@@ -362,7 +362,7 @@ def keep(key: Any, program: Program) -> None:
 
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register,
-          *GROUPED)  # fmt: skip
+          StandIn)  # fmt: skip
 
 
 def lasts(value: Any) -> bool:

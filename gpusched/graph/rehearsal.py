@@ -11,7 +11,7 @@ import numpy as np
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.movement import calls_in
+from gpusched.graph.batch import calls_in
 from gpusched.graph.partials import slow_part
 from gpusched.graph.program import Program
 from gpusched.graph.segment import Segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,11 +34,17 @@ from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.grouped import GROUPED, Grouped, GroupedWhole, extracted, extracts, labelled
-from gpusched.graph.known import computes, enforced, exact_for, known, only_part
-from gpusched.graph.located import computes_located, located
+from gpusched.graph.known import (
+    computes,
+    computes_located,
+    enforced,
+    exact_for,
+    known,
+    located,
+    only_part,
+)
 from gpusched.graph.marking import FUSIBLE
-from gpusched.graph.partials import Guard, applied, bare, callables, name_of
+from gpusched.graph.partials import Guard, applied, bare, callables, name_of, slow_part
 from gpusched.graph.program import Program, keep, lasts
 from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.shown import sees
@@ -49,7 +55,7 @@ from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has, own_traits
 from gpusched.record.record import error_state
-from gpusched.record.recorded import RecordedFunction
+from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.store.statistics import updating
 from gpusched.store.tuned import generation
 
@@ -80,6 +86,8 @@ class Traits:
     """What makes two calls' functions the same, the values they read from outside included."""
     refused: bool = False
     """Whether it is a function of the user's own that is not shown to be safe."""
+    quick: bool = False
+    """Whether it is known to take no longer than to write its result, and to change nothing."""
 
 
 class Functions:
@@ -138,7 +146,7 @@ def _settled(function: Any) -> Traits | None:
     if known(function):
         return Traits(True, True, _identity(function))
     if "quick" in own_traits(bare(function)):
-        return Traits(False, False, _identity(function))
+        return Traits(False, False, _identity(function), quick=True)
     return None
 
 
@@ -148,7 +156,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     asked = bool(getattr(bare(function), FUSIBLE, False))
     own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY
     refused = own and not asked
-    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
+    identity = _identity(function), verdict.outside.identity
+    return Traits(safe or asked, safe, identity, refused, slow_part(function) is None)
 
 
 def rewrite(
@@ -441,16 +450,18 @@ class _Translation:
 
         What a partial application holds is given as other arguments are: arrays are inputs.
         """
-        if extracts(function) and args and self._is_whole(args[0]):
-            function = extracted
+        if args and type(args[0]) is Register and args[0].number < 0:
+            maker = self.steps[-args[0].number - 1].function
+            function = maker.user(function) if isinstance(maker, StandIn) else function
         taken, given = None, function
         function, held, named = applied(exact_for(function), (), {})
         if type(given) is partial and type(function) is not partial:
             taken = Taken(*self.guard(given), len(held), frozenset(kwargs))
         args = (*map(self.literal, held), *args)
         kwargs = {**{name: self.literal(value) for name, value in named.items()}, **kwargs}
-        if isinstance(function, GroupedWhole):
-            kwargs["groups"] = self.step(key, labelled, (args[1], function.sort), {})
+        if isinstance(function, StandIn):
+            for name, call in function.taken(args).items():
+                kwargs[name] = self.step(key, *call, {})
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
@@ -459,13 +470,8 @@ class _Translation:
             (traits.identity, recorded, traits.replayed, taken, _frozen(args), _frozen(kwargs))
         )
         result = Register(-len(self.steps))
-        finish = getattr(function, "finish", None) if isinstance(function, Grouped) else None
+        finish = function.finish if isinstance(function, StandIn) else None
         return result if finish is None else self.step(key, finish, (result,), {})
-
-    def _is_whole(self, argument: Any) -> bool:
-        """Return whether an argument is what flox computes of whole groups, where that is known."""
-        made = isinstance(argument, Register) and argument.number < 0
-        return made and isinstance(self.steps[-argument.number - 1].function, GroupedWhole)
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""
@@ -633,11 +639,11 @@ def _frozen(structure: Any) -> Any:
     return type(structure), structure
 
 
-def _identity(function: Callable[..., Any]) -> Any:
+def _identity(function: Any) -> Any:
     """Return what makes two functions the same: objects that are equal may do different things.
 
     Programs keep their functions alive, so that the id of one stays its own.
     """
-    if isinstance(function, (RecordedFunction, *GROUPED)):
+    if isinstance(function, (RecordedFunction, StandIn)):
         return function, type(function)
     return id(function), type(function)

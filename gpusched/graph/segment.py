@@ -22,12 +22,11 @@ from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions, pieces
-from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
 from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.partials import name_of
-from gpusched.graph.results import ResultRegisters
+from gpusched.graph.results import ResultRegisters, gains_alone
 from gpusched.graph.safety import NOTHING, Examination, is_own, reasons
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
@@ -882,10 +881,22 @@ def describe(value: Any) -> Any:
     if type(value) in _NESTED:
         return type(value), tuple([describe(item) for item in value])
     if type(value) is Placed:
-        return Placed, value.dtype, value.shape, value.array.strides
+        return Placed, value.dtype, value.shape, _steps(value.array)
     if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
-        return type(value), value.dtype, value.shape, value.strides
+        return type(value), value.dtype, value.shape, _steps(value)
     raise TypeError(f"an argument of type {type(value).__name__}")
+
+
+def _steps(array: Any) -> tuple[int, ...]:
+    """Return the strides of an array on a device, 0 along axes of one element.
+
+    No kernel takes a step along those, and CuPy does not order the axes of a result by them.
+    Pieces of chunks that are cut, copied or turned differ in nothing else.
+    """
+    strides: tuple[int, ...] = array.strides
+    if 1 not in array.shape:
+        return strides
+    return tuple([s if n > 1 else 0 for n, s in zip(array.shape, strides, strict=True)])
 
 
 def held(found: Plan | Direct | Waiting) -> int:

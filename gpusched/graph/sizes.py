@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from dask.array.core import finalize
 
-from gpusched.adapters.arrays import broadcast_trick
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
-    NestedContainer,
     Task,
     TaskRef,
     execute_subgraph,
+    is_container,
 )
+from gpusched.graph.fitting import Needed
 from gpusched.graph.known import is_first_step
-from gpusched.graph.partials import parts
-from gpusched.graph.subgraph import layer_of, references, result_key, walk
+from gpusched.graph.partials import shows_one_element
+from gpusched.graph.subgraph import layer_of, result_key, walk
 from gpusched.plan.plan import last_uses
 
-_SHOWN = next(iter(parts(broadcast_trick)))
-"""What `ones`, `zeros` and `full` make their chunks with."""
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
-
-
-class Taken(NamedTuple):
-    """The bytes that a task takes besides its inputs, its result included."""
-
-    most: int
-    """Where its calls are made one by one, as they are until kernels are compiled; what a function
-    allocates for itself is not counted."""
-    whole: bool
-    """Whether the sizes of all results are known; those that are not count nothing."""
 
 
 class Sizes:
@@ -53,11 +40,11 @@ class Sizes:
 
     def __init__(self, layers: Mapping[str, Any]) -> None:
         self._told = {name: _told(layer) for name, layer in layers.items()}
-        self._largest = {name: _nbytes(told) for name, told in self._told.items()}
-        self._chunks = {n: _lengths(layer) for n, layer in layers.items() if self._told[n]}
-        self.annotated = {name for name, layer in layers.items() if _annotations(layer)}
+        told = (n for n, each in self._told.items() if each)
+        self._chunks = {n: layers[n].collection_annotations.get("chunks") for n in told}
+        self.annotated = {n for n, layer in layers.items() if getattr(layer, "annotations", None)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
-        self.largest = max((n for n in self._largest.values() if n is not None), default=0)
+        self.largest = max(filter(None, map(_nbytes, self._told.values())), default=0)
         """Bytes of the largest chunk whose size is known."""
 
     def add(self, name: str, itemsize: int, shape: tuple[int, ...]) -> None:
@@ -66,22 +53,15 @@ class Sizes:
         longest = shape if told is None else tuple(map(max, told[1], shape))
         self._told[name] = itemsize, longest
         self._chunks.pop(name, None)
-        self._largest[name] = _nbytes(self._told[name])
 
     def of(self, node: Any) -> int | None:
-        """Return the bytes of a task's result at most; None if that is not known.
-
-        Parameters
-        ----------
-        node
-            The task as dask has it, before it was rewritten.
-        """
+        """Return the bytes of a task's result at most, by its node; None if that is not known."""
         if isinstance(node, DataNode):
             return _held(node.value)
         return self.of_key(result_key(node))
 
-    def within(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
-        """Return the bytes of a chunk of a graph at most, be it a task's or kept elsewhere.
+    def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
+        """Return the bytes of what a task, or a cluster, has under a key; None if not known.
 
         Parameters
         ----------
@@ -91,23 +71,12 @@ class Sizes:
             The chunk's; without a node it is kept on a cluster.
         """
         node = tasks.get(key)
-        return self.of_key(key) if node is None else self.of(node)
-
-    def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
-        """Return the bytes of what a task, or a cluster, has under a key; None if not known.
-
-        Parameters
-        ----------
-        tasks, key
-            As in `within`.
-        """
-        node = tasks.get(key)
         if isinstance(node, Alias):
             return self.of_result(tasks, node.target)
         if isinstance(node, DataNode):
             return _held(node.value)
-        calls = _calls(node) if isinstance(node, Task) else []
-        return self._made(tasks, calls[-1].node) if calls else self._of_own(key)
+        last = _last(node)
+        return self._of_own(key) if last is None else self._made(tasks, last)
 
     def _of_own(self, key: Any) -> int | None:
         """Return the bytes of a chunk; those of its layer's largest where only that is known."""
@@ -120,7 +89,7 @@ class Sizes:
 
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
-        return self._largest.get(_layer(key))
+        return _nbytes(self._told.get(_layer(key)))
 
     def lengths(self, tasks: Mapping[Any, Any], key: Any) -> tuple[int, tuple[int, ...]] | None:
         """Return the bytes of an element of a chunk, and how long the chunk is at most.
@@ -128,11 +97,11 @@ class Sizes:
         Parameters
         ----------
         tasks, key
-            As in `within`.
+            As in `of_result`.
         """
         node = tasks.get(key)
         if isinstance(node, DataNode):
-            known = isinstance(node.value, np.ndarray)
+            known = hasattr(node.value, "__array_ufunc__") and hasattr(node.value, "shape")
             return (node.value.itemsize, node.value.shape) if known else None
         return self._told.get(_layer(key if node is None else result_key(node)))
 
@@ -160,8 +129,8 @@ class Sizes:
         arrays = 5 if order == 2 else order + 1
         return arrays * max(itemsize, 8) * kept
 
-    def taken(self, tasks: Mapping[Any, Any], node: Any) -> Taken:
-        """Return what a task takes besides its inputs, its result included.
+    def taken(self, tasks: Mapping[Any, Any], node: Any) -> Needed:
+        """Return what a task takes besides its inputs, which are left out.
 
         Parameters
         ----------
@@ -171,9 +140,9 @@ class Sizes:
             The task.
         """
         calls = _calls(node)
-        sizes = [self._made(tasks, call.node) for call in calls]
-        dying = last_uses([call.reads for call in calls], {len(calls) - 1})
-        return Taken(_most([size or 0 for size in sizes], dying), None not in sizes)
+        sizes = [self._made(tasks, call) for call, _ in calls]
+        dying = last_uses([reads for _, reads in calls], {len(calls) - 1})
+        return Needed(_most([size or 0 for size in sizes], dying), None not in sizes)
 
     def _made(self, tasks: Mapping[Any, Any], node: Task) -> int | None:
         """Return the bytes of what a call returns at most; None if not known."""
@@ -192,20 +161,6 @@ class Sizes:
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
 
 
-def shows_one_element(function: Any) -> bool:
-    """Return whether a function makes chunks of one element, which all others show, as `ones` does.
-
-    Examples
-    --------
-    >>> import dask.array as da, numpy as np
-    >>> from gpusched.graph.sizes import shows_one_element
-    >>> x = da.ones(3)
-    >>> shows_one_element(x.dask[x.name, 0].func), shows_one_element(np.ones)
-    (True, False)
-    """
-    return any(part is _SHOWN for part in parts(function))
-
-
 def _held(value: Any) -> int | None:
     """Return the bytes of an array, or of an index with arrays in it; None for anything else."""
     if type(value) is tuple:
@@ -217,34 +172,40 @@ def _held(value: Any) -> int | None:
     return nbytes if isinstance(nbytes, int) else None
 
 
-class _Call(NamedTuple):
-    """A call that a task makes."""
+def _calls(task: Task) -> list[tuple[Task, set[int]]]:
+    """Return the calls that a task makes, in their order, each with those whose results it reads.
 
-    node: Task
-    reads: set[int]
-    """The numbers of the calls whose results it reads."""
-
-
-def _calls(task: Task) -> list[_Call]:
-    """Return the calls that a task makes, in their order; dask may have fused several to one."""
-    found: list[_Call] = []
+    dask may have fused several tasks to one.
+    """
+    found: list[tuple[Task, set[int]]] = []
 
     def note(value: Any, known_keys: Any) -> set[int]:
         """Note the calls of a node inside; return which of them its value comes from."""
-        if isinstance(value, TaskRef):
-            return known_keys.get(value.key, set())
+        if isinstance(value, TaskRef | Alias):
+            key = value.key if isinstance(value, TaskRef) else value.target
+            return known_keys.get(key, set())
         if not isinstance(value, Task):
             return set()
         if value.func is execute_subgraph:
             return walk(value, known_keys, note)
-        reads = set().union(*(known_keys.get(key, set()) for key in references(value)))
-        if isinstance(value, NestedContainer):
+        arguments = *value.args, *value.kwargs.values()
+        reads = set().union(*(note(each, known_keys) for each in arguments))
+        if is_container(value):
             return reads
-        found.append(_Call(value, reads))
+        found.append((value, reads))
         return {len(found) - 1}
 
     note(task, {})
     return found
+
+
+def _last(node: Any) -> Task | None:
+    """Return the call whose result is a task's; None if that is not one call's."""
+    while isinstance(node, Task) and node.func is execute_subgraph:
+        inner, node = node.args[0], node.args[0].get(node.args[1])
+        while isinstance(node, Alias):
+            node = inner.get(node.target)
+    return node if isinstance(node, Task) and not is_container(node) else None
 
 
 def _most(made: list[int], dying: Sequence[tuple[int, ...]]) -> int:
@@ -261,20 +222,6 @@ def _layer(key: Any) -> Any:
     return key[0] if type(key) is tuple and key else layer_of(key)
 
 
-def largest(layer: Any) -> int | None:
-    """Return the bytes of a layer's largest chunk, or None if it is not known.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> from gpusched.graph.sizes import largest
-    >>> x = da.ones((10, 10), chunks=(5, 4))
-    >>> largest(x.dask.layers[x.name])
-    160
-    """
-    return _nbytes(_told(layer))
-
-
 def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
     """Return the bytes of an element of a layer's chunks, and the largest one's shape, if known."""
     told = getattr(layer, "collection_annotations", None)
@@ -286,15 +233,5 @@ def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
     return dtype.itemsize, tuple(shape)
 
 
-def _lengths(layer: Any) -> tuple[tuple[int, ...], ...] | None:
-    """Return the lengths of a layer's chunks along each axis, if dask has them."""
-    chunks = layer.collection_annotations.get("chunks")
-    return tuple(map(tuple, chunks)) if chunks else None
-
-
 def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:
     return None if told is None else told[0] * math.prod(told[1])
-
-
-def _annotations(layer: Any) -> Any:
-    return getattr(layer, "annotations", None)

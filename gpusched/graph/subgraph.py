@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from dask.typing import Key
@@ -193,6 +193,13 @@ def copied(node: Any) -> set[Key]:
         if is_container(argument):  # Anything else is given back as it is.
             _note_keys(argument, whole, read)
     return whole - read
+
+
+def at_once(inputs: Iterable[Any], lent: Collection[Any], nbytes: Callable[[Any], int]) -> int:
+    """Return the bytes of a task's inputs that are there at once: all, but of those lent one."""
+    found = {key: nbytes(key) for key in inputs}
+    largest = max((found[key] for key in lent if key in found), default=0)
+    return largest + sum(size for key, size in found.items() if key not in lent)
 
 
 def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:

@@ -106,8 +106,12 @@ class Table:
         return replace(self, tasks=tasks, items=frozenset(found))
 
     def nbytes(self, key: Any) -> int | None:
-        """Return the bytes of a chunk at most; None if that is not known."""
-        return self.sizes.within(self.tasks, key)
+        """Return the bytes of the largest chunk of a chunk's layer; None if that is not known.
+
+        What passes do with the tasks of a layer is the same for all of its chunks.
+        """
+        node = self.tasks.get(key)
+        return self.sizes.of_key(key) if node is None else self.sizes.of(node)
 
 
 def _gathers(node: Any) -> bool:
@@ -115,7 +119,7 @@ def _gathers(node: Any) -> bool:
     return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
 
 
-def key_of(kind: str, first: Any, told: Any, block: Any = ()) -> Any:
+def key_of(kind: str, first: Any, content: Any, block: Any = ()) -> Any:
     """Return a key for a task that does the work of others, the same in all processes.
 
     Parameters
@@ -124,12 +128,12 @@ def key_of(kind: str, first: Any, told: Any, block: Any = ()) -> Any:
         What was done to them.
     first
         Key of one of them.
-    told
-        What tells such tasks apart that are of the same kind; all chunks of a layer have it alike.
+    content
+        What differs between such tasks of one kind; all chunks of a layer have it alike.
     block
         Which chunk of its layer it makes.
     """
-    digest = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
     name = f"{kind}-{key_split(first)}-{digest}"
     return (name, *block)
 

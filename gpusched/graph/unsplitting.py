@@ -36,10 +36,10 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
+from gpusched.graph.batch import calls_in
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.known import known
-from gpusched.graph.movement import calls_in
 from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import depth_first, layer_of
 from gpusched.graph.table import Table, block_of

@@ -12,8 +12,8 @@ from dask.utils import apply
 from gpusched.adapters.tasks import DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph import safety
+from gpusched.graph.batch import calls_in
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
-from gpusched.graph.movement import calls_in
 from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small

@@ -7,13 +7,15 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from gpusched.adapters.tasks import Task
 from gpusched.chunking import chosen
+from gpusched.graph.chains import without_links
+from gpusched.graph.fitting import needed
 from gpusched.graph.optimisation import collector_paused, regrouped
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.breaks import apart, breaks
-from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernel_listings import ExplainedKernel, explained
@@ -48,6 +50,8 @@ class Explanation:
     which of their calls run there."""
     fit: Fit | None = None
     """Whether it fits on the cluster that was asked about; None if none was."""
+    joined: int = 0
+    """Bytes that a task needs which joins all chunks of a result, as `compute` has one do."""
 
     def on(self, memory: int, workers: int = 1, threads: int = 1) -> Explanation:
         """Return the explanation with whether the program fits on a cluster.
@@ -59,9 +63,10 @@ class Explanation:
         workers, threads : int
             Workers, and threads of each.
         """
-        return replace(
-            self, fit=fit(self.stages, self.totals.kept, Described(memory, workers, threads))
-        )
+        return self._on(Described(memory, workers, threads))
+
+    def _on(self, cluster: Described) -> Explanation:
+        return replace(self, fit=fit(self.stages, self.totals.kept, cluster, self.joined))
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -125,6 +130,7 @@ def _fit(found: Fit) -> dict[str, Any]:
     return {
         **asdict(found),
         "fits": found.fits,
+        "fits_joined": found.fits_joined,
         "spills": found.spills,
         "worker_peak": found.worker_peak,
         "text": str(found),
@@ -186,7 +192,7 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     given = [each for each in args if described(each) is None]
     with collector_paused():
         found = explain_graph(gather(subject, *given, **kwargs))[0]
-    return replace(found, fit=fit(found.stages, found.totals.kept, on[0])) if on else found
+    return found._on(on[0]) if on else found
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
@@ -208,8 +214,23 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         explanation = Explanation(
             totals, run, kernels, graph_breaks, here, policy_waits(),
             apart(found.apart, walked, together), together, auto, walk.has_gpus,
+            joined=_joined(found, wanted.joins),
         )  # fmt: skip
         return explanation, walk.chunks()
+
+
+def _joined(table: Table, joins: tuple[Task, ...]) -> int:
+    """Return the bytes that a task needs which joins chunks, put together as it is to run."""
+    most = 0
+    for each in joins:
+        read = each.dependencies
+        # What only the join needs is part of the same task, if that is all that it joins.
+        inside = {key: node for key, node in table.tasks.items() if key in read}
+        if len(inside) == 1 and not any(read & n.dependencies for n in table.tasks.values()):
+            own = replace(table, tasks={**inside, each.key: each}, wanted=[each.key])
+            each = without_links(own).tasks[each.key]
+        most = max(most, needed(table.tasks, each, table.sizes).total)
+    return most
 
 
 def _kernels(walked: Walked, numbers: dict[str, int]) -> tuple[ExplainedKernel, ...]:
@@ -237,3 +258,30 @@ def _totals(before: int, walked: Walked, found: tuple[Stage, ...], kept: int) ->
         peak_unfused_exact=all(stage.peak_unfused_exact for stage in found),
         kept=kept,
     )
+
+
+@dataclass(frozen=True)
+class PolicyWaits:
+    """What a policy of `gpusched.threadsafe` has cost in this process so far."""
+
+    policy: str
+    """Its name and kind, such as ``lock(hdf5)``."""
+    calls: int
+    waits: int
+    """Calls that found it taken."""
+    seconds: float
+    """That they waited, summed over threads."""
+    longest: float
+    """Seconds of the longest wait."""
+
+
+def policy_waits() -> tuple[PolicyWaits, ...]:
+    """Return the policies that threads have waited for, the longest first."""
+    from gpusched.threadsafe.counts import statistics
+
+    found = [
+        PolicyWaits(name, c.calls, c.waits, c.wait_seconds, c.longest_wait_seconds)
+        for name, c in statistics().items()
+        if c.waits
+    ]
+    return tuple(sorted(found, key=lambda each: -each.seconds))

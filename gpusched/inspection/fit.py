@@ -61,11 +61,18 @@ class Fit:
     """How many such tasks a worker has room for, threads permitting."""
     kept: int
     """Bytes of results that are kept at once at most, on all workers together."""
+    joined: int = 0
+    """Bytes that the task needs which `compute` joins all chunks of a result by; 0 if none does."""
 
     @property
     def fits(self) -> bool:
-        """Whether each task fits on a worker, alone at least."""
+        """Whether each task fits on a worker, alone at least, where the results stay in chunks."""
         return self.peak <= self.cluster.for_tasks
+
+    @property
+    def fits_joined(self) -> bool:
+        """Whether it fits where `compute` joins the chunks, too."""
+        return max(self.peak, self.joined) <= self.cluster.for_tasks
 
     @property
     def spills(self) -> int:
@@ -103,7 +110,15 @@ class Fit:
             f" With gpusched.memory.admission a worker takes up to {bytes_(self.worker_peak)} in "
             f"all, and {count(on.workers, 'worker')} up to {bytes_(on.workers * self.worker_peak)}."
         )
-        return f"{where} it fits: {who}; {self._together()}.{most}{spilled}"
+        return f"{where} it fits: {who}; {self._together()}.{most}{spilled}{self._whole()}"
+
+    def _whole(self) -> str:
+        if self.fits_joined:
+            return ""
+        return (
+            f" But compute(), which joins the chunks of the result on a worker, needs "
+            f"{bytes_(self.joined)} for that, and does not fit: keep them (persist), or store them."
+        )
 
     def _together(self) -> str:
         room = f"of the {bytes_(self.cluster.for_tasks)} that it has for tasks"
@@ -112,7 +127,7 @@ class Fit:
         return f"a worker can run {self.at_once} of them at once, {room}, and the others wait"
 
 
-def fit(stages: Iterable[Stage], kept: int, on: Described) -> Fit:
+def fit(stages: Iterable[Stage], kept: int, on: Described, joined: int = 0) -> Fit:
     """Return what a program needs of a cluster.
 
     Parameters
@@ -123,6 +138,8 @@ def fit(stages: Iterable[Stage], kept: int, on: Described) -> Fit:
         Bytes of results that are kept at once at most.
     on
         The cluster.
+    joined
+        Bytes that joining the chunks of a result needs; 0 if that is one of the stages.
     """
     stages = list(stages)
     peak = max((stage.need for stage in stages), default=0)
@@ -137,6 +154,7 @@ def fit(stages: Iterable[Stage], kept: int, on: Described) -> Fit:
         name=(main.variable or main.name) if main else "",
         at_once=min(on.threads, room),
         kept=kept,
+        joined=joined,
     )
 
 

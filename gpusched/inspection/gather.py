@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from dask.array import Array
-from dask.base import is_dask_collection, unpack_collections
+from dask.array.core import concatenate3
+from dask.base import is_dask_collection, tokenize, unpack_collections
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
-from gpusched.adapters.tasks import Task, convert_legacy_graph
+from gpusched.adapters.tasks import List, Task, TaskRef, convert_legacy_graph
 from gpusched.graph import enable
 from gpusched.graph.direct import optimised
 from gpusched.graph.frontends.adapter import expression_of, front_ends
@@ -31,10 +32,14 @@ class Wanted:
     """Of the results."""
     items: frozenset[Any] = frozenset()
     """Keys of tasks that others do beside their own: they take an item out of a result."""
+    joins: tuple[Task, ...] = ()
+    """Those that `compute` adds, each of which joins the chunks of one collection."""
 
 
 def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
     """Return the graph of arrays, of an xarray object, or of a function's call.
+
+    Raises `TypeError` if there is no dask array in what is given, or something else than arrays.
 
     Parameters
     ----------
@@ -43,11 +48,6 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
     *args, **kwargs
         The function's. dask arrays among them are what it is called with; a function of NumPy
         arrays only is one task.
-
-    Raises
-    ------
-    TypeError
-        If there is no dask array in what is given, or something else than arrays.
     """
     if callable(subject) and not is_dask_collection(subject):
         subject = _called(subject, args, kwargs)
@@ -67,7 +67,9 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
     expression = expression_of(collections)
     if expression is not None and has_arrays(expression):
         expression = expression.optimize()
-        return wanted_of(layered(expression), list(flatten(expression.__dask_keys__())))
+        keys = expression.__dask_keys__()
+        joins = [_join(concatenate3, (), each) for each in keys if len([*flatten([each])]) > 1]
+        return replace(wanted_of(layered(expression), [*flatten(keys)]), joins=(*joins,))
     graphs = [each.__dask_graph__() for each in collections]
     layers = [
         graph
@@ -76,7 +78,18 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
         for k, graph in enumerate(graphs)
     ]
     built = layers[0] if len(layers) == 1 else HighLevelGraph.merge(*layers)
-    return wanted_of(built, list(flatten([each.__dask_keys__() for each in collections])))
+    keys = [each.__dask_keys__() for each in collections]
+    ends = [each.__dask_postcompute__() for each in collections]
+    joins = [_join(end[0], end[1], of) for end, of in zip(ends, keys, strict=True)]
+    return replace(wanted_of(built, [*flatten(keys)]), joins=(*joins,))
+
+
+def _join(function: Any, rest: tuple[Any, ...], keys: Any) -> Task:
+    return Task(f"finalize-{tokenize(keys)}", function, _references(keys), *rest)
+
+
+def _references(keys: Any) -> Any:
+    return List(*map(_references, keys)) if isinstance(keys, list) else TaskRef(keys)
 
 
 def wanted_of(built: HighLevelGraph, keys: list[Any]) -> Wanted:

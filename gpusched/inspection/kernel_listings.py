@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpusched.backends import cache
-from gpusched.editing.edited import Edited
+from gpusched.editing.edited import Edited, edited_file
 from gpusched.emit import generate, hostloops
 from gpusched.emit.choices import words
 from gpusched.emit.kernel import Kernel
@@ -159,9 +163,22 @@ class ExplainedKernel:
         >>> text == kernel.source
         True
         """
-        from gpusched.inspection.editing import edit
-
-        return edit(self, path, target, editor, tolerance, overwrite)
+        sources = {"cpu": "source", "cuda": "cuda_source"}
+        if target not in sources:
+            raise ValueError(f"target {target!r}: say 'cpu' or 'cuda'")
+        command = _editor_command() if editor else []
+        file = Path(path or f"{self.name}{'.cuda' * (target == 'cuda')}.py").absolute()
+        if file.exists() and not overwrite:
+            raise FileExistsError(
+                f"{file} is there already: gpusched.override(kernel, {str(file)!r}) takes it as it "
+                "is; give another path, or overwrite=True"
+            )
+        found = edited_file(self.kernel.original or self.kernel, file, target, tolerance)
+        file.write_text(getattr(self, sources[target]))
+        if command:
+            subprocess.run([*command, str(file)], check=True)
+            found.apply()
+        return found
 
     def ptx(self, cc: Any = (9, 0)) -> str:
         """Return the assembly for NVIDIA GPUs, which need not be here.
@@ -250,3 +267,23 @@ def arguments(use: KernelUse) -> tuple[ChunkArray, ...]:
         ChunkArray(names.get(letter, letter), str(array.dtype), array.shape)
         for letter, array in zip(letters, arrays, strict=True)
     )
+
+
+class EditorError(RuntimeError):
+    """An editor was asked for, and there is none to open; the message says what to do."""
+
+
+def _editor_command() -> list[str]:
+    """Return the user's editor, as words of a command.
+
+    Raises `EditorError` if none is set, or there is no terminal to open it in.
+    """
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not command:
+        raise EditorError("neither VISUAL nor EDITOR is set: set one, or leave out editor=True")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise EditorError(
+            "no terminal to open an editor in: leave out editor=True, change the file at .path, "
+            "and call .apply()"
+        )
+    return command

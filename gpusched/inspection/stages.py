@@ -140,7 +140,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
 def _need(wanted: Wanted, sizes: Sizes, variant: Variant) -> int:
     found = needed(wanted.tasks, wanted.tasks[variant.key], sizes)
     lent = sum(variant.joined) if variant.joined else variant.peak
-    return found.total if found.taken.whole else max(found.total, lent)
+    return found.total if found.whole else max(found.total, lent)
 
 
 def _moved(variant: Variant) -> tuple[int, int]:

@@ -24,7 +24,7 @@ _SEGMENT = "gpusched.graph.segment"
 
 
 @dataclass(frozen=True)
-class Origin:
+class RecordedAt:
     """Where a node comes from."""
 
     step: int
@@ -39,7 +39,7 @@ class Broken:
 
     operation: str
     reason: Reason
-    origin: Origin
+    origin: RecordedAt
 
 
 class TracingRecorder(Recorder):
@@ -52,7 +52,7 @@ class TracingRecorder(Recorder):
 
     def __init__(self, device: Device, most: int | None = None) -> None:
         super().__init__(device, most)
-        self.origins: dict[int, Origin] = {}
+        self.origins: dict[int, RecordedAt] = {}
         """By the identity of the node, which the recorder keeps alive."""
         self.variables: dict[int, str] = {}
         """Names that the user's own function has for nodes."""
@@ -73,8 +73,8 @@ class TracingRecorder(Recorder):
             self._names()
         return found
 
-    def _origin(self) -> Origin:
-        return Origin(self.step, outside(2, until=_SEGMENT))
+    def _origin(self) -> RecordedAt:
+        return RecordedAt(self.step, outside(2, until=_SEGMENT))
 
     def _names(self) -> None:
         """Note the names of lazy chunks in the user's function that is running."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import numpy as np
+from dask.order import order
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.graph.segment import describe
-from gpusched.graph.subgraph import depth_first
+from gpusched.graph.subgraph import depth_first, resolved
 from gpusched.graph.templates import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.kept_results import most_kept
 from gpusched.inspection.standins import arrays_in, extent
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import Variant
@@ -238,3 +239,46 @@ def _kind(value: Any) -> Any:
             return type(value), tuple([_kind(item) for item in value])
         # A source of chunks, such as a Zarr array, or something that only a function looks at.
         return type(value), str(getattr(value, "dtype", "")), getattr(value, "shape", None)
+
+
+def most_kept(tasks: Mapping[Any, Any], keys: Collection[Any], nbytes: Callable[[Any], int]) -> int:
+    """Return the most bytes of results that are kept at once, if tasks run one after the other.
+
+    A result is kept until the last of the tasks that read it has ended, and those that were asked
+    for to the end.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key; the graph's own data are not counted.
+    keys
+        Of the results that were asked for.
+    nbytes
+        Returns the bytes of a task's result, by key.
+
+    Examples
+    --------
+    >>> from dask.task_spec import Task, TaskRef
+    >>> from gpusched.inspection.walk import most_kept
+    >>> tasks = {"a": Task("a", int)} | {
+    ...     after: Task(after, abs, TaskRef(before)) for before, after in ("ab", "bc", "cd")
+    ... }
+    >>> most_kept(tasks, {"d"}, {"a": 4, "b": 3, "c": 2, "d": 1}.__getitem__)
+    7
+    """
+    ranks = order(dict(tasks))
+    made = {key: node for key, node in tasks.items() if not isinstance(node, Alias)}
+    reads = {key: {resolved(tasks, each) for each in made[key].dependencies} for key in made}
+    wanted = {resolved(tasks, key) for key in keys}
+    readers = Counter(each for some in reads.values() for each in some)
+    kept = most = 0
+    for key in sorted(made, key=ranks.__getitem__):
+        kept += nbytes(key)
+        most = max(most, kept)
+        for read in reads[key] & made.keys():
+            readers[read] -= 1
+            if not readers[read] and read not in wanted:
+                kept -= nbytes(read)
+        if not readers[key] and key not in wanted:
+            kept -= nbytes(key)
+    return most

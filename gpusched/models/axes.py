@@ -18,6 +18,8 @@ def is_xarray(value: Any) -> bool:
 def rows_and_core(array: Any, core: Any) -> tuple[Any, int]:
     """Return an array whose last axes are those of a row, and how many they are.
 
+    Raises `ValueError` if the array has no such axes.
+
     Parameters
     ----------
     array
@@ -25,11 +27,6 @@ def rows_and_core(array: Any, core: Any) -> tuple[Any, int]:
     core
         How many axes at the end belong to a row, or, for xarray, their names; None for all but
         the first.
-
-    Raises
-    ------
-    ValueError
-        If the array has no such axes.
 
     Examples
     --------

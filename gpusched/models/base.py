@@ -56,6 +56,9 @@ class Model(Protocol):
     ) -> Any:
         """Return what the model gives, as its library has it.
 
+        Raises `WritesInputError` if the model has written to arrays of others, where that can be
+        determined.
+
         Parameters
         ----------
         method
@@ -68,11 +71,6 @@ class Model(Protocol):
             Whether arrays are converted to what `mismatch` says.
         owned
             Whether nobody else has the arrays, so that the model may write to them.
-
-        Raises
-        ------
-        WritesInputError
-            If the model has written to arrays of others, where that can be determined.
         """
 
     def array(self, value: Any, like: Any, dtype: np.dtype | None) -> Any:

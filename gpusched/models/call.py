@@ -150,10 +150,8 @@ class Call:
     def run(self, loaded: Loaded, arrays: list[Any]) -> Any:
         """Return what the model gives for arrays of rows, under its library's policy.
 
-        Raises
-        ------
-        TypeError
-            If the arrays are of other dtypes than the model's, and are not to be converted.
+        Raises `TypeError` if the arrays are of other dtypes than the model's, and are not to be
+        converted.
         """
         if isinstance(self.cast, np.dtype):
             arrays = [array.astype(self.cast, copy=False) for array in arrays]
@@ -179,10 +177,7 @@ def _single(chunk: Any) -> Any:
 def plain(chunk: Any) -> Any:
     """Return a chunk that models can take.
 
-    Raises
-    ------
-    ModelError
-        For masked arrays and others whose meaning a model would lose.
+    Raises `ModelError` for masked arrays and others whose meaning a model would lose.
     """
     if isinstance(chunk, np.memmap):
         return np.asarray(chunk)

@@ -29,6 +29,9 @@ class Outputs:
     def check(self, found: Any, model: Model, like: Any, rows: int, converts: bool) -> list[Any]:
         """Return the arrays that a model gave for so many rows.
 
+        Raises `ModelError` if they are not as many, or not of such shapes and dtypes, as they
+        should be.
+
         Parameters
         ----------
         found
@@ -37,11 +40,6 @@ class Outputs:
             An array that was given to it.
         converts
             Whether results are converted to the wanted dtypes.
-
-        Raises
-        ------
-        ModelError
-            If they are not as many, or not of such shapes and dtypes, as they should be.
         """
         keys, values = split(found)
         if keys != self.keys:
@@ -108,10 +106,7 @@ def as_array(model: Model, value: Any, like: Any, dtype: np.dtype | None) -> Any
 def of_sample(found: Any, model: Model, like: Any, rows: int, dtype: Any) -> Outputs:
     """Return what the result for a few rows shows.
 
-    Raises
-    ------
-    ModelError
-        If it has not as many rows.
+    Raises `ModelError` if it has not as many rows.
     """
     keys, values = split(found)
     dtypes = _dtypes(dtype, keys)
@@ -142,10 +137,7 @@ def _dtypes(dtype: Any, keys: tuple[Any, ...] | None) -> list[np.dtype | None]:
 def declared(meta: Any, dtype: Any, shape: Any) -> Outputs | None:
     """Return what the user says of the results; None where a sample must.
 
-    Raises
-    ------
-    ValueError
-        If that is not enough, or too much.
+    Raises `ValueError` if that is not enough, or too much.
     """
     if meta is not None:
         if dtype is not None or shape is not None:

@@ -41,12 +41,7 @@ def kind_of(value: Any) -> str:
 def pack(value: Any) -> Packed:
     """Return a model as it travels.
 
-    Raises
-    ------
-    ModelError
-        If it cannot be pickled.
-    TypeError
-        If it is not a model.
+    Raises `ModelError` if it cannot be pickled; `TypeError` if it is not a model.
     """
     if isinstance(value, str | os.PathLike):
         return _pack_file(Path(value))
@@ -86,10 +81,7 @@ def _pack_file(path: Path) -> Packed:
 def library(name: str) -> Any:
     """Return the file of a library whose arrays a function takes.
 
-    Raises
-    ------
-    ValueError
-        If there is none.
+    Raises `ValueError` if there is none.
     """
     if name not in _LIBRARIES:
         raise ValueError(f"library={name!r}: functions can take arrays of {', '.join(_LIBRARIES)}")

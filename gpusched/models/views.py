@@ -20,12 +20,7 @@ def is_cupy(value: Any) -> bool:
 def to_array(value: Any) -> Any:
     """Return any library's array as a NumPy array, or as a CuPy one if it is on a GPU.
 
-    Memory is shared wherever the library lends it.
-
-    Raises
-    ------
-    TypeError
-        If the value is not an array.
+    Memory is shared wherever the library lends it. Raises `TypeError` if the value is not an array.
 
     Examples
     --------
@@ -71,12 +66,8 @@ def lendable(array: Any) -> Any:
 
     CuPy's arrays are lent only where they are contiguous, and copied on the GPU otherwise: torch
     ends the process at a negative stride (pytorch/pytorch#188023), for which CuPy exports a wrong
-    one (cupy/cupy#10172); JAX and TensorFlow refuse what is not compact (jax-ml/jax#8082).
-
-    Raises
-    ------
-    TypeError
-        If its dtype is none that DLPack has.
+    one (cupy/cupy#10172); JAX and TensorFlow refuse what is not compact (jax-ml/jax#8082). Raises
+    `TypeError` if its dtype is none that DLPack has.
     """
     if array.dtype.kind not in "biufc":
         raise TypeError(f"dtype {array.dtype} is none that DLPack has: convert with astype first")

@@ -21,8 +21,10 @@ from typing import Any
 
 from gpusched.models.base import Model, Packed
 from gpusched.models.errors import ModelError, here
-from gpusched.models.policies import under_policy
 from gpusched.record.catalogue import own
+from gpusched.threadsafe.policies import parse
+from gpusched.threadsafe.unsafe_libraries import OFF, cases
+from gpusched.threadsafe.wrapping import wrap
 
 
 class Weights:
@@ -79,14 +81,8 @@ class Weights:
     def loaded(self) -> Loaded:
         """Return the model, loading it if this process has not yet.
 
-        Raises
-        ------
-        ModuleNotFoundError
-            If its library is not installed here.
-        FileNotFoundError
-            If its file is not here.
-        ModelError
-            If it cannot be read here.
+        Raises `ModuleNotFoundError` if its library is not installed here; `FileNotFoundError` if
+        its file is not here; `ModelError` if it cannot be read here.
         """
         if self._loaded is None:
             self._loaded = _shared(self)
@@ -229,3 +225,26 @@ def _check_file(packed: Packed) -> None:
             f"the model {packed.path} has {path.stat().st_size} bytes for {here()}, and had "
             f"{packed.size} where gpusched.apply was called: give all machines the same file"
         )
+
+
+def under_policy(library: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as the registry, or the settings, have a library called.
+
+    Parameters
+    ----------
+    library
+        Its name in the registry; empty for none.
+    function
+        Calls it.
+
+    Examples
+    --------
+    >>> from gpusched.models.weights import under_policy
+    >>> under_policy("onnxruntime", abs) is abs
+    True
+    """
+    policy = next((case.policy for case in cases() if case.library == library), OFF)
+    if policy == OFF:
+        return function
+    guarded: Callable[..., Any] = wrap(function, parse(policy).named(library), results=False)
+    return guarded

@@ -60,6 +60,8 @@ class Allocation:
     """What reductions start from."""
     reports: int = 0
     """Floating-point errors of the conversion that NumPy would report."""
+    filled: bool = True
+    """Whether the kernel finds `initial` in the buffer, rather than writes it by itself."""
 
     @cached_property
     def is_result(self) -> bool:
@@ -69,7 +71,7 @@ class Allocation:
 
     def allocate(self, device: Device) -> Any:
         """Return the buffer a kernel writes."""
-        if self.initial is None:
+        if self.initial is None or not self.filled:
             return device.empty(self.shape, self.dtype)
         return device.full(self.shape, self.initial, self.dtype)
 

@@ -331,6 +331,8 @@ class KernelBuilder:
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
+        if device.can.begins and not labelled:
+            allocations = [replace(each, filled=False) for each in allocations]
         kernel = self.kernel(loops, allocations, device)
         given = (
             device,

@@ -72,22 +72,34 @@ def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
 
 
 def wait(kernels: Iterable[Runnable]) -> None:
-    """Compile what is not compiled; raise what the compiler raises.
+    """Compile what is not compiled, as far as that can be done.
 
-    A service is asked for all at once, since it compiles several at a time.
+    A service is asked for all at once, since it compiles several at a time. What can be done
+    without keeps the compiler's error; that of other kernels is raised.
     """
     waiting = [kernel for kernel in kernels if not kernel.look()]
     if len(waiting) < 2 or not service.is_used():
         for kernel in waiting:
-            kernel.wait()
+            _compile(kernel)
         return
     threads = ThreadPoolExecutor(min(len(waiting), background.THREADS), "gpusched-wait")
     try:
-        for done in [threads.submit(kernel.wait) for kernel in waiting]:
+        for done in [threads.submit(_compile, kernel) for kernel in waiting]:
             done.result()
     finally:
         # Whoever is interrupted does not wait for what is being compiled.
         threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _compile(kernel: Runnable) -> None:
+    try:
+        kernel.wait()
+    except (MemoryError, OSError, choices.ChoiceError):
+        raise  # It says nothing about the kernel.
+    except Exception as error:
+        if not (isinstance(kernel, Handle) and has_unfused(kernel.kernel)):
+            raise
+        kernel.error = error
 
 
 def failure(kernels: Iterable[Runnable]) -> Exception | None:
@@ -117,12 +129,15 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
         return
     times = unfusedtimes.here()
-    noted = [times.add(handle.name, seconds / len(waiting)) for handle in waiting]
-    starting = service.starting()
+    noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])
+    # Files are looked at only where it matters: most short runs are worth nothing in any case.
+    starting = service.starting() if noted else 0.0
     gain = worthwhile.gain(waiting, seconds, left, starting)
+    if gain > 0 and not noted:
+        gain = worthwhile.gain(waiting, seconds, left, service.starting())
     if gain > 0:
         background.request(waiting, gain)
-    elif any(noted) and not all(handle.requested for handle in waiting):
+    elif noted and not all(handle.requested for handle in waiting):
         background.consider(waiting, starting, graph)
 
 

@@ -44,14 +44,7 @@ class Offset:
 
 
 def read() -> Reading:
-    """Return this process's clock.
-
-    Examples
-    --------
-    >>> from gpusched.profiling.clocks import read
-    >>> read().time < read().time
-    True
-    """
+    """Return this process's clock."""
     return Reading(perf_counter(), _clock())
 
 
@@ -68,10 +61,7 @@ def _clock() -> str:
 def offset(exchanges: Iterable[Exchange]) -> Offset:
     """Return the offset that some exchanges with one process leave.
 
-    Raises
-    ------
-    ValueError
-        If there is no exchange.
+    Raises `ValueError` if there is no exchange.
 
     Examples
     --------

@@ -45,10 +45,7 @@ class Remote:
     async def begin(self) -> None:
         """Begin.
 
-        Raises
-        ------
-        RuntimeError
-            If workers cannot record.
+        Raises `RuntimeError` if workers cannot record.
         """
         from gpusched.profiling.plugins import Watch, WatchScheduler
 

@@ -54,8 +54,9 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.chunk": "astype",
         "dask.array.core": "concatenate_shaped",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
-        "gpusched.adapters.arrays": "block_histogram block_histogramdd custom_nanquantile "
-        "nanmax_skip nanmin_skip prefixscan_combine prefixscan_first searchsorted_block sqrt",
+        "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
+        "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
+        "searchsorted_block sqrt",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",
@@ -167,16 +168,15 @@ def _table() -> dict[int, tuple[Any, frozenset[str]]]:
         for module, names in modules.items():
             if module == METHODS:
                 continue
-            for function in filter(None, (_function(module, name) for name in names.split())):
-                before = found.get(id(function), (function, _NONE))[1]
-                found[id(function)] = function, before | _with(trait)
+            namespace, traits = importlib.import_module(module), _with(trait)
+            for name in names.split():
+                # A library may be of a version that lacks it.
+                function = getattr(namespace, name, None)
+                function = function.func if isinstance(function, curry) else function
+                if function is not None:
+                    before = found.get(id(function), (function, _NONE))[1]
+                    found[id(function)] = function, before | traits
     return found
-
-
-def _function(module: str, name: str) -> Any:
-    """Return a function by its name; None if the library is of a version that lacks it."""
-    found = getattr(importlib.import_module(module), name, None)
-    return found.func if isinstance(found, curry) else found
 
 
 def _with(*traits: str) -> frozenset[str]:

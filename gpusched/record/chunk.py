@@ -37,8 +37,8 @@ METHODS: dict[str, Callable[..., Any]] = {}
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
 
-ITERATED = 64
-"""How long a chunk may be of which a loop takes each item: each is recorded on its own."""
+ITERATED = 128
+"""How many items of chunks the loops of one recording may take: each is recorded on its own."""
 
 FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 """Operations that NumPy's power of floats is, by the one exponent of all."""
@@ -307,8 +307,9 @@ class LazyChunk(NDArrayOperatorsMixin):
         return format(value[()] if self._scalar else value, spec)
 
     def __iter__(self) -> Iterator[Any]:
-        if len(self) > ITERATED:
-            self._recorder.stop(GraphBreak.CHANGES("iterates over a long chunk"))
+        self._recorder.iterated += len(self)
+        if self._recorder.iterated > ITERATED:
+            self._recorder.stop(GraphBreak.CHANGES("iterates over many items of chunks"))
         return map(self.__getitem__, range(len(self)))
 
     def __contains__(self, item: Any) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF, SUPPORTED, part
@@ -195,8 +195,7 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
 def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1) -> Any:
     if type(n) is not int or n < 1:
         raise UnfusibleError(GraphBreak.OPTION, "differences of another order than one or more")
-    (before,) = normalize_axis_tuple(axis, _array(a).ndim)
-    along = (slice(None),) * before
+    along = (slice(None),) * normalize_axis_index(axis, _array(a).ndim)
     less = np.not_equal if a.dtype == bool else np.subtract
     for _ in range(n):
         a = less(a[*along, 1:], a[*along, :-1])
@@ -570,8 +569,8 @@ def _transpose(self: LazyChunk, *axes: Any) -> Any:
     return np.transpose(self, order)
 
 
-def _reshape_method(self: LazyChunk, *shape: Any, order: Any = "C") -> Any:
-    return np.reshape(self, shape[0] if len(shape) == 1 else shape, order)
+def _reshape_method(self: LazyChunk, first: Any, /, *others: Any, order: Any = "C") -> Any:
+    return np.reshape(self, (first, *others) if others else first, order)
 
 
 def _flatten_method(self: LazyChunk, order: Any = "C") -> Any:

@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.chunk import HANDLERS, LazyChunk, operand
-from gpusched.record.record import Recorder
+from gpusched.record.record import ON_DEVICE, Recorder
 
 Spacing = Any
 """The distance between neighbours: a number, or a lazy chunk of one or of each distance."""
@@ -32,7 +32,10 @@ def spacing(points: np.ndarray) -> np.ndarray:
     """
     whole = np.issubdtype(points.dtype, np.integer)
     steps = np.diff(points.astype(np.float64) if whole else points)
-    return np.asarray(steps[0]) if (steps == steps[0]).all() else steps
+    return steps[:1].reshape(()) if (steps == steps[0]).all() else steps
+
+
+ON_DEVICE.add(spacing)
 
 
 def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,
@@ -40,7 +43,7 @@ def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,
     """Record the gradient along some axes."""
     if not isinstance(f, LazyChunk) or not f.shape or 0 in f.shape:
         raise UnfusibleError(GraphBreak.OPERAND, "a gradient of what has no elements or axes")
-    if f.dtype.kind not in "biufc" or edge_order not in (1, 2):
+    if f.dtype.kind not in "iufc" or edge_order not in (1, 2):
         raise UnfusibleError(GraphBreak.OPTION, f"a gradient of {f.dtype}, or edge_order")
     axes = tuple(range(f.ndim)) if axis is None else normalize_axis_tuple(axis, f.ndim)
     if any(f.shape[k] < edge_order + 1 for k in axes):
@@ -74,8 +77,6 @@ def _step(recorder: Recorder, distances: Any, length: int) -> Spacing:
         return distances
     if node.shape != (length,) or node.dtype.kind not in "iuf":
         raise UnfusibleError(GraphBreak.OPERAND, "points that are not one for each element")
-    if not recorder.device.can.host_memory:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "points of a gradient on a GPU")
     found = recorder.labels(node, spacing)
     return LazyChunk(recorder, found, scalar=not found.shape)
 

@@ -69,6 +69,15 @@ WIDE = np.dtype(np.float64)
 ON_DEVICE: set[Callable[..., Any]] = set()
 """Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
 
+
+def _cumulated(array: Any, combine: str, axis: int) -> Any:
+    """Return sums or products of each element with all before it."""
+    function = np.cumsum if combine == "add" else np.cumprod
+    return function(array, axis=axis, dtype=array.dtype)
+
+
+ON_DEVICE.add(_cumulated)
+
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
@@ -137,6 +146,8 @@ class Recorder:
         """What the plan does not put together, and why."""
         self.errors = 0
         """Floating-point errors of numbers that the program computes besides its chunks."""
+        self.iterated = 0
+        """How many items of chunks loops have been given."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
         self.step = 0
@@ -453,8 +464,8 @@ class Recorder:
 
         Notes
         -----
-        On a GPU each thread has a lane along the axis: what would leave it idle, or its neighbours
-        reading far from each other, is left to CuPy.
+        On a GPU each thread has a lane along the axis: where that would leave it idle, or its
+        neighbours reading far from each other, CuPy adds up, or multiplies, in its own order.
         """
         if 0 in node.shape:
             raise UnfusibleError(GraphBreak.EMPTY, "scan of an empty array")
@@ -466,7 +477,9 @@ class Recorder:
         after = math.prod(node.shape[axis + 1 :])
         lanes = math.prod(node.shape) // length
         if not self.device.can.host_memory and (after < LANES or lanes < LANES * LANES):
-            raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan along elements side by side")
+            if combine not in ("add", "multiply"):
+                raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan along elements side by side")
+            return self.labels(node, _cumulated, combine, axis)
         gathers = [n for n in postorder([node]) if isinstance(n, Gather)]
         self.flush([n for n in gathers if id(n) not in self._done])
         errors = self._heeded(reports_of_joining(combine, node.dtype))

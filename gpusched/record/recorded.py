@@ -31,6 +31,24 @@ class RecordedFunction:
         raise NotImplementedError
 
 
+class StandIn:
+    """What programs call instead of a function of a library's; equal ones compute the same."""
+
+    plain: Any
+    """That function."""
+    finish: Any = None
+    """What is called with its result; None for nothing."""
+
+    def taken(self, args: tuple[Any, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+        """Return the calls whose results it is given beside these arguments, by parameter."""
+        del args
+        return {}
+
+    def user(self, function: Any) -> Any:
+        """Return what is called with its result instead of a function that is to have it."""
+        return function
+
+
 class Freezable:
     """A function that records itself as others, which depend on what it reads from outside."""
 

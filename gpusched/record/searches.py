@@ -6,6 +6,7 @@ them, so that no step waits for a guess. Histograms count what such kernels give
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import SEARCHED
 from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute, operand
-from gpusched.record.record import Recorder
+from gpusched.record.record import ON_DEVICE, Recorder
 
 PLACE = np.dtype(np.intp)
 """Of places among sorted numbers."""
@@ -80,8 +81,6 @@ def _sorted(array: Any, numbers: Any) -> tuple[Node, int]:
     if not isinstance(array, LazyChunk) or not array.shape:
         raise UnfusibleError(GraphBreak.OPERAND, "elements that are not an array")
     recorder = array._recorder
-    if not recorder.device.can.host_memory:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "a search on a GPU")
     node = operand(recorder, numbers)
     if not isinstance(node, Node) or node.ndim != 1:
         raise UnfusibleError(GraphBreak.OPERAND, "numbers to search that are not one axis")
@@ -111,8 +110,11 @@ def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np
     >>> with_ends(np.array([1, 5]), None, 9.0)
     array([1., 1., 5., 9.])
     """
-    ends = values[0] if left is None else left, values[-1] if right is None else right
-    return np.array([ends[0], *values, ends[1]], np.float64)
+    found = np.pad(values.astype(np.float64), 1, mode="edge")
+    for end, given in ((0, left), (-1, right)):
+        if given is not None:
+            found[end] = given
+    return found
 
 
 def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
@@ -155,9 +157,10 @@ def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -
     """
     labels = labels.reshape(-1)
     flat = None if weights is None else weights.reshape(-1)
-    found = np.zeros(count, np.intp if flat is None else flat.dtype)
-    for start in range(0, len(labels), TOGETHER):
-        part = slice(start, start + TOGETHER)
+    found = np.zeros_like(labels, np.intp if flat is None else flat.dtype, shape=count)
+    together = TOGETHER if type(found) is np.ndarray else len(labels)
+    for start in range(0, len(labels), together):
+        part = slice(start, start + together)
         own = None if flat is None else flat[part]
         found += np.bincount(labels[part], own, count + 1)[:count].astype(found.dtype)
     return found
@@ -174,8 +177,11 @@ def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
     >>> counted_on_grid(np.array([5, 5, 0]), (3, 4))
     array([[2., 0.]])
     """
-    found = np.bincount(labels.reshape(-1), weights, np.prod(sizes))
+    found = np.bincount(labels.reshape(-1), weights, math.prod(sizes))
     return found.reshape(sizes).astype(float)[(slice(1, -1),) * len(sizes)]
+
+
+ON_DEVICE.update([padded, with_ends, counted, counted_on_grid])
 
 
 def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  # noqa: A002
@@ -231,7 +237,9 @@ def _check(recorder: Recorder, a: Any, weights: Any) -> None:
     """Raise `UnfusibleError` for what histograms by kernels do not take."""
     if not isinstance(a, LazyChunk) or not a.shape or a.dtype.kind not in "iuf" or a.dtype == HALF:
         raise UnfusibleError(GraphBreak.DTYPE, "a histogram of what are not numbers")
-    if 0 in a.shape or not recorder.device.can.host_memory:
+    # CuPy's own have their edges in device memory, and add up weights in any order.
+    on_host = recorder.device.can.host_memory
+    if 0 in a.shape or not (on_host or (recorder.moved and weights is None)):
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a histogram on a GPU, or of nothing")
     if weights is not None and not (
         isinstance(weights, LazyChunk)

@@ -2,7 +2,8 @@
 
 NumPy partitions a copy of the elements, lane by lane. A kernel narrows down where the element of a
 rank is instead, by counting, in vectors, how many elements are not more than a guess; the lanes are
-put side by side before. What is made of the elements found is NumPy's arithmetic.
+put side by side before. On a GPU, where each thread has a lane, CuPy sorts few lanes instead. What
+is made of the elements found is NumPy's arithmetic.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gpusched.adapters.numpy import is_discrete, is_method, quantile_places
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF
-from gpusched.emit.policy import LONGEST_LANE
+from gpusched.emit.policy import LANES, LONGEST_LANE
 from gpusched.plan.expression import Node, Table, UnfusibleError
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import HANDLERS, LazyChunk, operand
 from gpusched.record.functions import report_if_nan
-from gpusched.record.record import Recorder
+from gpusched.record.record import ON_DEVICE, Recorder
 
 RANK = np.dtype(np.int64)
 """Of ranks, and of places in a table of lanes."""
@@ -49,6 +50,8 @@ class Lanes(NamedTuple):
     """Where each lane begins in the table: of the shape of the results."""
     length: int
     """Of a lane."""
+    ordered: bool = False
+    """Whether the elements of each are in order, NaN behind all others."""
 
     @property
     def recorder(self) -> Recorder:
@@ -60,10 +63,12 @@ class Lanes(NamedTuple):
 
         The rank is a number, or lazy ones that broadcast to the shape of the results.
         """
-        return self._found("select", rank)
+        return self._found("select_sorted" if self.ordered else "select", rank)
 
     def next(self, rank: Any, before: LazyChunk) -> LazyChunk:
         """Return the same, given those of the rank before."""
+        if self.ordered:
+            return self.element(rank)
         return self._found("select_next", rank, before._node)
 
     def numbers(self) -> LazyChunk:
@@ -98,11 +103,28 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     moved = np.moveaxis(array, axes, range(-len(axes), 0))
     if moved.flags.c_contiguous:
         return moved.reshape(-1)
-    found = np.empty(moved.shape, array.dtype)
-    for start in range(0, moved.shape[-1], ROWS):
-        part = (..., slice(start, start + ROWS))
+    found = np.empty_like(moved, order="C")
+    together = ROWS if type(found) is np.ndarray else moved.shape[-1]
+    for start in range(0, moved.shape[-1], together):
+        part = (..., slice(start, start + together))
         found[part] = moved[part]
     return found.reshape(-1)
+
+
+def in_order(array: np.ndarray, axes: tuple[int, ...], length: int) -> np.ndarray:
+    """Return the same with the elements of each lane in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.selection import in_order
+    >>> in_order(np.array([[3, 4], [1, 2]]), (0,), 2)
+    array([1, 3, 2, 4])
+    """
+    return np.sort(side_by_side(array, axes).reshape(-1, length), axis=-1).reshape(-1)
+
+
+ON_DEVICE.add(in_order)
 
 
 def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
@@ -119,21 +141,24 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if array.dtype.kind not in kinds or not exact:
         raise UnfusibleError(GraphBreak.DTYPE, f"a selection from {array.dtype}")
     recorder = array._recorder
-    if not recorder.device.can.host_memory:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "a selection on a GPU")
     every = range(array.ndim)
     axes = normalize_axis_tuple(tuple(every) if axis is None else axis, array.ndim)
     kept = [array.shape[k] for k in every if k not in axes]
     length = math.prod(array.shape[k] for k in axes)
     if not axes or 0 in array.shape:
         raise UnfusibleError(GraphBreak.EMPTY, "a selection from nothing")
-    if length > LONGEST_LANE:
+    # As with scans, a GPU is busy with a thread for each lane if there are many.
+    ordered = not recorder.device.can.host_memory and math.prod(kept) < LANES * LANES
+    if length > LONGEST_LANE and not ordered:
         raise UnfusibleError(GraphBreak.NO_KERNEL, f"a selection among {length:,} elements")
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
-    table = recorder.table(recorder.rearranged(array._node, side_by_side, axes))
+    if ordered:
+        leaf = recorder.labels(array._node, in_order, axes, length)
+    else:
+        leaf = recorder.rearranged(array._node, side_by_side, axes)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
-    return Lanes(array, axes, table, recorder.constant(starts), length)
+    return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 
 
 def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
@@ -165,7 +190,7 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
     places: Any
     if isinstance(q, LazyChunk):
         register = Register(recorder.register(q._node))
-        leaves = recorder.call(quantile_places, (register, lanes.length, method), {})
+        leaves = recorder.call(places_of, (register, lanes.length, method), {})
         places = [LazyChunk(recorder, leaf) for leaf in leaves]
     else:
         places = quantile_places(np.asarray(q), lanes.length, method)
@@ -235,10 +260,21 @@ def _quantiles(recorder: Recorder, lanes: Lanes, q: Any) -> Any:
     return _before(lanes, q)
 
 
+def places_of(quantiles: Any, count: int, method: str) -> tuple[np.ndarray, ...]:
+    """Return what `quantile_places` does of numbers that may be in device memory: they are few."""
+    if isinstance(quantiles, np.ndarray):
+        return quantile_places(quantiles, count, method)
+    found = quantile_places(quantiles.get(), count, method)
+    return tuple([np.asarray(each, like=quantiles) for each in found])
+
+
 def checked(quantiles: np.ndarray) -> np.ndarray:
     """Return quantiles; `ValueError` as NumPy raises it, where they are not from 0 to 1."""
-    quantile_places(quantiles, 1, "linear")
+    places_of(quantiles, 1, "linear")
     return quantiles + 0
+
+
+ON_DEVICE.update([checked, places_of])
 
 
 def _before(lanes: Lanes, array: Any) -> Any:

@@ -31,10 +31,7 @@ _FORMAT = re.compile(r"[^,]*\d[^,]*,|,.*\d", re.DOTALL)
 def check_arguments(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Refuse a call with arguments that NumPy would make a dtype of.
 
-    Raises
-    ------
-    CorruptFrameError
-        If one is.
+    Raises `CorruptFrameError` if one is.
 
     Examples
     --------

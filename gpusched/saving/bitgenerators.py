@@ -52,17 +52,15 @@ KINDS = tuple(_FORMS)
 def restore(kind: Any, state: Any) -> np.random.BitGenerator:
     """Return a bit generator in a state.
 
+    Raises `CorruptFrameError` if that is not a bit generator, or no state that one of its kind can
+    be in.
+
     Parameters
     ----------
     kind
         One of `KINDS`, or anything else, from any source.
     state
         What the ``state`` of such a generator was, from any source.
-
-    Raises
-    ------
-    CorruptFrameError
-        If that is not a bit generator, or no state that one of its kind can be in.
 
     Examples
     --------

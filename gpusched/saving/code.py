@@ -45,12 +45,8 @@ def pickle(carried: Carried) -> tuple[bytes, list[str]]:
     """Return a value pickled by value, and the names of the packages it still needs.
 
     Functions and classes go with their code, unless they belong to an installed package or to
-    Python itself, which are imported where the file is loaded.
-
-    Raises
-    ------
-    UnsavableError
-        If it cannot be pickled, or refers to what holds only in this process.
+    Python itself, which are imported where the file is loaded. Raises `UnsavableError` if it cannot
+    be pickled, or refers to what holds only in this process.
     """
     file = io.BytesIO()
     with _lock:
@@ -170,6 +166,8 @@ _LOCAL = {
 def refuse(value: Any, place: str, inside: Any = None) -> None:
     """Raise if a value is of no use in another process.
 
+    Raises `UnsavableError` if it is.
+
     Parameters
     ----------
     value
@@ -178,11 +176,6 @@ def refuse(value: Any, place: str, inside: Any = None) -> None:
         Where it was met, for the message.
     inside
         The function or object that refers to it.
-
-    Raises
-    ------
-    UnsavableError
-        If it is.
 
     Examples
     --------

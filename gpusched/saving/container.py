@@ -93,15 +93,13 @@ def _info(name: str, squeezed: bool = False) -> zipfile.ZipInfo:
 class Reader:
     """Reads members of a file from any source.
 
+    Raises `CorruptFrameError` if it is not such an archive, or one that would unpack to far more
+    than its own length.
+
     Parameters
     ----------
     file
         Open for reading in binary.
-
-    Raises
-    ------
-    CorruptFrameError
-        If it is not such an archive, or one that would unpack to far more than its own length.
 
     Notes
     -----

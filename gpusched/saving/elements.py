@@ -15,12 +15,8 @@ def check(array: Any) -> None:
     """Refuse an array, or a scalar, whose bytes are not values of its dtype.
 
     NumPy takes the bytes of bools for 0 or 1, and those of texts for code points, without looking.
-    Bytes of numbers, times and raw data mean something whatever they are.
-
-    Raises
-    ------
-    CorruptFrameError
-        If one is not a value.
+    Bytes of numbers, times and raw data mean something whatever they are. Raises
+    `CorruptFrameError` if one is not a value.
 
     Examples
     --------

@@ -154,6 +154,8 @@ def name_of(function: Any) -> str | None:
 def find(name: Any, called: bool = False) -> Any:
     """Return the function of a name.
 
+    Raises `CorruptFrameError` if a file may not name it.
+
     Parameters
     ----------
     name
@@ -161,11 +163,6 @@ def find(name: Any, called: bool = False) -> Any:
     called
         Whether the function is called where it stands, and not handed to another one, so that
         `check_call` sees its arguments.
-
-    Raises
-    ------
-    CorruptFrameError
-        If a file may not name it.
 
     Examples
     --------
@@ -186,10 +183,7 @@ def find(name: Any, called: bool = False) -> Any:
 def check_call(function: Any, args: Sequence[Any]) -> None:
     """Refuse a call of dask's random functions that names anything but a distribution.
 
-    Raises
-    ------
-    CorruptFrameError
-        If it does.
+    Raises `CorruptFrameError` if it does.
     """
     name = name_of(function)
     if name not in _DRAWS:

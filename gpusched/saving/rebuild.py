@@ -61,6 +61,9 @@ class SavedTask:
 def decode_tasks(graph: Mapping[str, Any], decoder: Decoder, given: set[str]) -> list[SavedTask]:
     """Return the tasks of a file.
 
+    Raises `CorruptFrameError` if they are not what `encode_tasks` made, or refer to tasks that
+    there are not.
+
     Parameters
     ----------
     graph
@@ -69,11 +72,6 @@ def decode_tasks(graph: Mapping[str, Any], decoder: Decoder, given: set[str]) ->
         Reads the values in them.
     given
         Names of the arrays that the tasks may use and that the file does not have.
-
-    Raises
-    ------
-    CorruptFrameError
-        If they are not what `encode_tasks` made, or refer to tasks that there are not.
     """
     programs, tasks = graph.get("programs"), graph.get("tasks")
     if not isinstance(programs, list) or not isinstance(tasks, list):

@@ -47,10 +47,7 @@ def record(
 ) -> Recorded:
     """Run a function on arrays without values, which note what it calls.
 
-    Raises
-    ------
-    UnsavableError
-        If it needs the values, or was given no array.
+    Raises `UnsavableError` if it needs the values, or was given no array.
 
     Examples
     --------

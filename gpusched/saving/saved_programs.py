@@ -44,6 +44,8 @@ _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis),
 def encode_tasks(graph: Mapping[Any, Any], encoder: Encoder) -> dict[str, Any]:
     """Return the tasks of a graph as programs and their inputs.
 
+    Raises `UnsavableError` if a file cannot carry a task; the message has its key.
+
     Parameters
     ----------
     graph
@@ -55,11 +57,6 @@ def encode_tasks(graph: Mapping[Any, Any], encoder: Encoder) -> dict[str, Any]:
     -------
     dict
         ``programs`` and ``tasks``, as JSON can hold them.
-
-    Raises
-    ------
-    UnsavableError
-        If a file cannot carry a task; the message has its key.
 
     Examples
     --------
@@ -88,10 +85,7 @@ def encode_tasks(graph: Mapping[Any, Any], encoder: Encoder) -> dict[str, Any]:
 def encode_key(key: Any) -> Any:
     """Return a key as JSON: a tuple is a list there.
 
-    Raises
-    ------
-    UnsavableError
-        If a key is neither text nor a tuple of text and numbers.
+    Raises `UnsavableError` if a key is neither text nor a tuple of text and numbers.
     """
     if type(key) is str:
         return key

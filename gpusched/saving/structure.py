@@ -64,10 +64,7 @@ def encode_array(array: Any, encoder: Encoder, place: str) -> dict[str, Any]:
 def decode_array(encoded: Any, decoder: Decoder) -> Described:
     """Return what `encode_array` was given.
 
-    Raises
-    ------
-    CorruptFrameError
-        If this describes no array.
+    Raises `CorruptFrameError` if this describes no array.
     """
     match encoded:
         case {"name": str(name), "chunks": chunks, "dtype": dtype, "meta": meta}:
@@ -124,10 +121,7 @@ class Outputs:
     def encode(self, value: Any, place: str) -> Any:
         """Return what is saved as JSON.
 
-        Raises
-        ------
-        UnsavableError
-            If it is, or holds, something that no file can carry.
+        Raises `UnsavableError` if it is, or holds, something that no file can carry.
         """
         if isinstance(value, da.Array):
             return {"output": self._number(value)}

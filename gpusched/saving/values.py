@@ -51,10 +51,7 @@ class Encoder:
     def value(self, value: Any, place: str) -> Any:
         """Return a value as JSON.
 
-        Raises
-        ------
-        UnsavableError
-            If no file can carry it; `place` says where it was.
+        Raises `UnsavableError` if no file can carry it; `place` says where it was.
         """
         kind = type(value)
         if value is None or kind in (bool, int, str):
@@ -185,10 +182,7 @@ class Decoder:
     def value(self, encoded: Any) -> Any:
         """Return the value.
 
-        Raises
-        ------
-        CorruptFrameError
-            If this is not what `Encoder` made.
+        Raises `CorruptFrameError` if this is not what `Encoder` made.
         """
         if encoded is None or isinstance(encoded, bool | int | float | str):
             return encoded

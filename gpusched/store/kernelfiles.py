@@ -14,6 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import dask
@@ -55,6 +56,13 @@ def directory() -> Path | None:
     configured = dask.config.get("gpusched.fusion.cache-directory", "default")
     if configured is None or configured is False:
         return None
+    return _folder(configured, os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=16)
+def _folder(configured: str, *environment: str | None) -> Path:
+    """Return a cache directory, which depends on these variables; asked for with each task."""
+    del environment
     if configured != "default":
         return Path(configured).expanduser()
     return user_caches() / "gpusched"

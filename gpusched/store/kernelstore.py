@@ -6,7 +6,6 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import partial
 
 from gpusched.emit.kernel import Kernel
 from gpusched.newest import Newest
@@ -54,7 +53,7 @@ class KernelStore(ABC):
         """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
         found = self._handles.get(kernel)
         if found is None:
-            made = Handle(kernel, partial(self.loaded, kernel), partial(self.obtained, kernel))
+            made = Handle(kernel, lambda: self.loaded(kernel), lambda: self.obtained(kernel))
             found = self._handles.setdefault(kernel, made)
         return found
 

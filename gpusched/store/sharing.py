@@ -65,7 +65,7 @@ exchanges: list[Exchange] = []
 """Those of this process's workers; the first is used."""
 
 
-class Origin(StrEnum):
+class ObtainedFrom(StrEnum):
     """Where machine code came from."""
 
     DISK = "disk"
@@ -91,7 +91,7 @@ def patience() -> float:
     return float(parse_timedelta(configured))
 
 
-def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
+def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, ObtainedFrom]:
     """Return something to call, and where its code came from.
 
     Parameters
@@ -138,7 +138,9 @@ def unshared(wanted: Wanted, reason: str) -> None:
     logger.log(level, "kernel %s may be compiled more than once: %s", wanted.name, reason)
 
 
-def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T, Origin] | None:
+def _from_disk(
+    wanted: Wanted, load: Load[T], complain: bool = False
+) -> tuple[T, ObtainedFrom] | None:
     content = codefiles.read(wanted.path, kernelfiles.LEVELS) if wanted.path else None
     if content is None:
         return None
@@ -150,7 +152,7 @@ def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T
     _announce(wanted)
     with updating() as counters:
         counters.kernels_loaded += 1
-    return found, Origin.DISK
+    return found, ObtainedFrom.DISK
 
 
 def _loaded(wanted: Wanted, sealed: bytes, load: Load[T], problem: str) -> T | None:
@@ -164,10 +166,10 @@ def _loaded(wanted: Wanted, sealed: bytes, load: Load[T], problem: str) -> T | N
         return None
 
 
-def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
+def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, ObtainedFrom]:
     exchange = next(iter(exchanges[:1]), None)
     if exchange is None:
-        return _built(wanted, build)[0], Origin.COMPILED
+        return _built(wanted, build)[0], ObtainedFrom.COMPILED
     sealed = _requested(exchange, wanted)
     if sealed is not None:
         found = _loaded(wanted, sealed, load, "damaged code from the cluster")
@@ -175,13 +177,13 @@ def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
             _keep(wanted, sealed)
             with updating() as counters:
                 counters.kernels_received += 1
-            return found, Origin.CLUSTER
+            return found, ObtainedFrom.CLUSTER
     sealed = None
     try:
         made, sealed = _built(wanted, build)
     finally:
         exchange.publish(wanted.key, sealed)
-    return made, Origin.COMPILED
+    return made, ObtainedFrom.COMPILED
 
 
 def _requested(exchange: Exchange, wanted: Wanted) -> bytes | None:

@@ -71,9 +71,16 @@ class Times:
                 return False
             if self._path is None:
                 self._sums[name] = self._sums.get(name, 0.0) + self._unwritten.pop(name)
-            elif _append(self._path, f"{name} {self._unwritten[name]:.3f}\n"):
+                return True
+            line = f"{name} {self._unwritten[name]:.3f}\n"
+            if (found := _append(self._path, line)) is not None:
                 del self._unwritten[name]
-                self._look(self._path)
+                if (found.st_ino, found.st_size) == (self._file, self._read + len(line)):
+                    # Nobody else has written since.
+                    self._read = found.st_size
+                    self._count(line)
+                else:
+                    self._look(self._path)
             return True
 
     def _look(self, path: Path) -> None:
@@ -88,28 +95,31 @@ class Times:
         whole = (codefiles.read(path, start=self._read) or b"").rpartition(b"\n")
         self._read += len(whole[0]) + len(whole[1])
         for line in whole[0].decode(errors="replace").splitlines():
-            name, _, told = line.partition(" ")
-            try:
-                seconds = float(told)
-            except ValueError:
-                continue
-            if 0 <= seconds < float("inf"):
-                self._sums[name] = self._sums.pop(name, 0.0) + seconds
+            self._count(line)
+
+    def _count(self, line: str) -> None:
+        name, _, told = line.partition(" ")
+        try:
+            seconds = float(told)
+        except ValueError:
+            return
+        if 0 <= seconds < float("inf"):
+            self._sums[name] = self._sums.pop(name, 0.0) + seconds
 
 
-def _append(path: Path, line: str) -> bool:
-    """Add a line to a file; return whether that was possible."""
+def _append(path: Path, line: str) -> os.stat_result | None:
+    """Add a line to a file; return what the file is then, or None if that was not possible."""
     try:
         codefiles.folder_for(path)
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(handle, line.encode())
+            return os.fstat(handle)
         finally:
             os.close(handle)
     except OSError as error:
         codefiles.warn_unwritable(path, error)
-        return False
-    return True
+        return None
 
 
 def _shorten(path: Path, found: dict[str, float]) -> None:
@@ -125,8 +135,7 @@ _making = threading.Lock()
 def here() -> Times:
     """Return the times of this process's cache directory."""
     root = kernelfiles.directory()
-    path = root and root / FILE
     with _making:
-        if path not in _times:
-            _times[path] = Times(path)
-        return _times[path]
+        if root not in _times:
+            _times[root] = Times(root and root / FILE)
+        return _times[root]

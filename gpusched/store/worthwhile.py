@@ -75,7 +75,7 @@ _read: dict[Path | None, Learned] = {}
 
 def expected(kernel: Kernel) -> float:
     """Return the seconds of processor time that a compilation is expected to take here."""
-    return _units(kernel) * _known(_path()).factor
+    return _units(kernel) * _known(kernelfiles.directory()).factor
 
 
 def learn(kernel: Kernel, seconds: float) -> None:
@@ -83,9 +83,10 @@ def learn(kernel: Kernel, seconds: float) -> None:
     if seconds <= 0:
         return
     with _lock:
-        path = _path()
-        found = _read[path] = _known(path).after(seconds / _units(kernel))
-    if path is not None:
+        root = kernelfiles.directory()
+        found = _read[root] = _known(root).after(seconds / _units(kernel))
+    if root is not None:
+        path = root / FILE
         known = codefiles.entries(path, _entry)
         codefiles.write_entries(path, known | {platform.node(): (found.factor, found.compilations)})
 
@@ -98,16 +99,11 @@ def _units(kernel: Kernel) -> float:
     return FIXED + STATEMENT * statements + HEAVY * heavy + REDUCTION * reductions
 
 
-def _path() -> Path | None:
-    root = kernelfiles.directory()
-    return root and root / FILE
-
-
-def _known(path: Path | None) -> Learned:
-    if path not in _read:
-        entry = codefiles.entries(path, _entry).get(platform.node())
-        _read[path] = Learned(*entry) if entry else Learned()
-    return _read[path]
+def _known(root: Path | None) -> Learned:
+    if root not in _read:
+        entry = codefiles.entries(root and root / FILE, _entry).get(platform.node())
+        _read[root] = Learned(*entry) if entry else Learned()
+    return _read[root]
 
 
 def _entry(told: Any) -> tuple[float, int]:

@@ -81,10 +81,7 @@ class Package:
     def is_handle(self, value: Any) -> bool:
         """Return whether a value is to be used through the policy.
 
-        Raises
-        ------
-        TypeError
-            If it is to be awaited, for which there is no policy.
+        Raises `TypeError` if it is to be awaited, for which there is no policy.
         """
         kind = type(value)
         if kind in PLAIN:

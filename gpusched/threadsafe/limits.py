@@ -62,10 +62,7 @@ class LimitGuard(Guard):
     def release(self) -> None:
         """Give this thread's place back, if it has not entered more often than left.
 
-        Raises
-        ------
-        RuntimeError
-            If it has no place.
+        Raises `RuntimeError` if it has no place.
         """
         me = current()
         with self._changed:

@@ -50,10 +50,7 @@ class LockGuard(Guard):
     def release(self) -> None:
         """Give the lock back, if this thread has not taken it more often than given back.
 
-        Raises
-        ------
-        RuntimeError
-            If this thread does not hold it.
+        Raises `RuntimeError` if this thread does not hold it.
         """
         if self._owner is not _local.record:
             raise RuntimeError(f"{self} is released by a thread that does not hold it")

@@ -262,12 +262,8 @@ def parse(text: str) -> Policy:
     """Return the policy that a setting names.
 
     A string is read as the call in Python, of the function of that name with the same arguments, in
-    which names may be written without quotes. ``lock`` alone is ``lock()``.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
+    which names may be written without quotes. ``lock`` alone is ``lock()``. Raises `ValueError` if
+    it is none.
 
     Examples
     --------

@@ -72,14 +72,7 @@ _local = _Local()
 
 
 def current() -> Thread:
-    """Return the calling thread.
-
-    Examples
-    --------
-    >>> from gpusched.threadsafe.threads import current
-    >>> current().lives()
-    True
-    """
+    """Return the calling thread."""
     return _local.record
 
 

@@ -181,10 +181,7 @@ CASES = (
 def cases() -> tuple[Case, ...]:
     """Return the known libraries with the policies that the settings give them.
 
-    Raises
-    ------
-    ValueError
-        If a setting is not a policy.
+    Raises `ValueError` if a setting is not a policy.
 
     Examples
     --------

@@ -82,6 +82,10 @@ def waiting(
 ) -> Iterator[Callable[[], None]]:
     """Let the calling thread wait for a resource.
 
+    Raises `DeadlockError` if the wait would never end; `BlockedLoopError` if this thread's event
+    loop would stand still; `TaskCancelledError` by what it yields, once the task of this thread is
+    cancelled.
+
     Parameters
     ----------
     resource
@@ -96,15 +100,6 @@ def waiting(
     ------
     callable
         To be called every `INTERVAL` while it waits. Logs a long wait with the holder.
-
-    Raises
-    ------
-    DeadlockError
-        If the wait would never end.
-    BlockedLoopError
-        If this thread's event loop would stand still.
-    TaskCancelledError
-        By what it yields, once the task of this thread is cancelled.
     """
     me = threads.current()
     if me.answers_loop:

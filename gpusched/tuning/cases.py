@@ -63,6 +63,8 @@ class Case:
 def explained_case(kernel: ExplainedKernel, sample: Sequence[Any] | None, device: Device) -> Case:
     """Return an explained kernel with arrays of its inputs' shapes.
 
+    Raises `ChoiceError` if the sample is not as the kernel's inputs are.
+
     Parameters
     ----------
     kernel
@@ -71,11 +73,6 @@ def explained_case(kernel: ExplainedKernel, sample: Sequence[Any] | None, device
         Its inputs; random numbers if None.
     device
         Where it is measured.
-
-    Raises
-    ------
-    ChoiceError
-        If the sample is not as the kernel's inputs are.
     """
     launch = kernel.use.launch
     if sample is None:
@@ -156,10 +153,7 @@ def launch_case(launch: Launch, registers: list[Any]) -> Case:
 def device_for(target: str) -> Device:
     """Return where a target's kernels run.
 
-    Raises
-    ------
-    gpusched.backends.cuda.runtime.NoDeviceError
-        If there is no GPU.
+    Raises `gpusched.backends.cuda.runtime.NoDeviceError` if there is no GPU.
     """
     if target == "cpu":
         return HOST

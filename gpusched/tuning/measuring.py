@@ -60,6 +60,8 @@ class Bench:
 def candidates(kernel: Kernel, target: str, given: dict[str, Any]) -> list[Options]:
     """Return all combinations to measure, the default first.
 
+    Raises `ChoiceError` if a name or a value makes no sense for the kernel.
+
     Parameters
     ----------
     kernel
@@ -69,11 +71,6 @@ def candidates(kernel: Kernel, target: str, given: dict[str, Any]) -> list[Optio
     given
         Values by name: one, or several to choose from. What is left out is the compiler's to
         choose if anything is given, and tried in all sensible ways otherwise.
-
-    Raises
-    ------
-    ChoiceError
-        If a name or a value makes no sense for the kernel.
     """
     choices.check_names(kernel, target, given)
     known = choices.possible(kernel, target)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from gpusched.backends import cache
+from gpusched.dataclass import dataclass
 from gpusched.editing.edited import SOURCE, Edited, edited_file, edited_override
-from gpusched.emit.kernel import Kernel
+from gpusched.emit import generate
+from gpusched.emit.editions import EditionError
+from gpusched.emit.kernel import Kernel, Statement, unchecked
+from gpusched.inspection.kernel_listings import ExplainedKernel, lately_explained
+from gpusched.kernels.definition import Definition, define
+from gpusched.kernels.errors import location
+from gpusched.kernels.typed import typed
 from gpusched.plan.overrides import Override
-from gpusched.tuning.function_overrides import function_override
-from gpusched.tuning.subjects import kernel_of
 
 
 def override(
@@ -106,3 +116,98 @@ def _path(mine: Any) -> Path | None:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file; a source text would have several lines")
     return path
+
+
+@dataclass(frozen=True)
+class FunctionOverride(Override):
+    """A scalar function instead of all of a kernel's statements.
+
+    Notes
+    -----
+    Immutable. It goes to other processes with what it reads from outside, as it was when the
+    override was made.
+    """
+
+    definition: Definition
+
+    def version(self, original: Kernel) -> Kernel:
+        """Return the kernel with the function as its only statements."""
+        dtypes = (*(i.dtype for i in original.inputs), *original.parameters)
+        results = tuple(o.value_dtype for o in original.outputs)
+        found = typed(self.definition, tuple(map(np.dtype, dtypes)), tuple(map(np.dtype, results)))
+        statements = tuple(
+            Statement(found.operation, k, tuple(range(len(dtypes))), result, dtypes[0])
+            for k, result in enumerate(results)
+        )
+        outputs = tuple(
+            replace(output, value=len(dtypes) + k) for k, output in enumerate(original.outputs)
+        )
+        return replace(
+            unchecked(original), statements=statements, outputs=outputs, original=original
+        )
+
+    @property
+    def identity(self) -> str:
+        """The digest of the function: equal digests compute the same."""
+        return self.definition.digest
+
+
+def function_override(kernel: Kernel, function: Callable[..., Any]) -> FunctionOverride:
+    """Return the version of a kernel that computes each element with a function.
+
+    Raises `EditionError` if it takes another number of arguments than `point` does; `KernelError`
+    if no kernel can be made of it; the message has the line.
+    """
+    definition = define(function)
+    names = [*generate.input_names(kernel), *generate.parameter_names(kernel)]
+    if definition.arity != len(names):
+        dtypes = (*(i.dtype for i in kernel.inputs), *kernel.parameters)
+        wanted = ", ".join(f"{n}: {d}" for n, d in zip(names, dtypes, strict=True))
+        raise EditionError(
+            f"{location(function.__code__)}: {definition.name} takes {definition.arity} arguments; "
+            f"point of kernel {kernel.name} takes {len(names)}: {wanted}"
+        )
+    return FunctionOverride(kernel.digest, kernel.computation, definition)
+
+
+_TOLD = 8
+"""Names that a message gives of those that there are, the most similar ones."""
+
+
+class UnknownKernelError(LookupError):
+    """No kernel of that name is known in this process; the message says how to get it."""
+
+
+def kernel_of(subject: Any) -> Kernel:
+    """Return the generated kernel that a user means.
+
+    Raises `UnknownKernelError` if no kernel of that name was explained or has run in this process;
+    `TypeError` if it is none of these.
+
+    Parameters
+    ----------
+    subject
+        One of `gpusched.explain`'s kernels, its definition, or its name.
+    """
+    if isinstance(subject, ExplainedKernel):
+        subject = subject.kernel
+    if isinstance(subject, Kernel):
+        return subject.original or subject
+    if isinstance(subject, str):
+        return _named(subject)
+    raise TypeError(
+        f"a kernel is meant by explain(x).kernels[i] or by its name, not by {subject!r:.100} of "
+        f"type {type(subject).__name__}"
+    )
+
+
+def _named(name: str) -> Kernel:
+    known = {kernel.name: kernel for kernel in (*cache.kernels, *lately_explained())}
+    if name not in known:
+        alike = difflib.get_close_matches(name, known, _TOLD, cutoff=0)
+        told = ", ".join(alike) or "none"
+        raise UnknownKernelError(
+            f"no kernel {name!r} was explained or has run in this process; known here: {told}. "
+            "Workers' kernels are known after gpusched.explain(x)"
+        )
+    return known[name].original or known[name]

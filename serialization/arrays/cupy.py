@@ -35,10 +35,7 @@ def cuda_serialize(array: Any) -> Message:
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, over the frame.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     import cupy
 
@@ -60,12 +57,8 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, on the current device.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    WithoutGpuError
-        If there is no GPU or no CuPy here, and no host array is wanted instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `WithoutGpuError` if there is no GPU or no CuPy here, and no host array is wanted instead.
     """
     if not messages.is_ours(header):
         from distributed.protocol.cupy import dask_deserialize_cupy_ndarray
@@ -81,15 +74,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 
 
 def missing() -> str | None:
-    """Return why there can be no CuPy array in this process, or None if there can.
-
-    Examples
-    --------
-    >>> from gpusched.serialization.arrays.device import is_installed
-    >>> from gpusched.serialization.arrays.cupy import missing
-    >>> is_installed("cupy") or missing() == "CuPy is not installed"
-    True
-    """
+    """Return why there can be no CuPy array in this process, or None if there can."""
     if not device.is_installed("cupy"):
         return "CuPy is not installed"
     import cupy
@@ -124,10 +109,7 @@ def unpack_to_device(kind: str, header: dict[str, Any],
                      frames: list[Any]) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """Return an array of CuPy's on the current device, and what else was said of it.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the message is damaged, or another reader's.
+    Raises `CorruptFrameError` if the message is damaged, or another reader's.
     """
     layout, dtype, data, extra = strided.unpack_to_device(header, frames)
     messages.check(kind, extra)
@@ -173,10 +155,7 @@ def cuda_serialize_sparse(matrix: Any) -> Message:
 def cuda_deserialize_sparse(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the matrix, over the frames.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     from cupyx.scipy import sparse
 
@@ -192,12 +171,8 @@ def serialize_sparse(matrix: Any, context: dict[str, Any] | None = None) -> Mess
 def deserialize_sparse(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the matrix, on the current device.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    WithoutGpuError
-        If there is no GPU or no CuPy here, and no host matrix is wanted instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `WithoutGpuError` if there is no GPU or no CuPy here, and no host matrix is wanted instead.
     """
     why = missing()
     if why is None:

@@ -24,6 +24,8 @@ from gpusched.serialization.strided import Layout, Message, check
 def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> Message:
     """Return an array as a message for the reader of that name.
 
+    Raises `TypeError` if the dtype is not a plain one.
+
     Parameters
     ----------
     kind
@@ -36,11 +38,6 @@ def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> 
         Contiguous bytes with ``__cuda_array_interface__`` and ``nbytes``.
     extra
         What else the receiver must know: strings, numbers, lists.
-
-    Raises
-    ------
-    TypeError
-        If the dtype is not a plain one.
     """
     if not dtypes.is_plain(dtype):
         raise TypeError(f"arrays of {dtype} have no plain bytes")
@@ -59,10 +56,8 @@ def unpack(kind: str, header: dict[str, Any],
            frames: list[Any]) -> tuple[Layout, np.dtype, Any, dict[str, Any]]:  # fmt: skip
     """Return the layout, the dtype, the frame, and what else was said of the array.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is not the one that was packed, or the frame has another length.
+    Raises `CorruptFrameError` if the header is not the one that was packed, or the frame has
+    another length.
     """
     about = unseal(header.get("gpusched"), [])
     try:
@@ -180,6 +175,9 @@ class WithoutGpuError(RuntimeError):
 def allow_host(kind: str, why: str, instead: str = "a NumPy array") -> None:
     """Return if host arrays are wanted instead of GPU arrays.
 
+    Raises `WithoutGpuError` if ``gpusched.serialization.without-gpu`` is ``error``; `ValueError` if
+    that setting is neither ``error`` nor ``host``.
+
     Parameters
     ----------
     kind
@@ -188,20 +186,6 @@ def allow_host(kind: str, why: str, instead: str = "a NumPy array") -> None:
         It cannot be made here.
     instead
         What it becomes where that is wanted.
-
-    Raises
-    ------
-    WithoutGpuError
-        If ``gpusched.serialization.without-gpu`` is ``error``.
-    ValueError
-        If that setting is neither ``error`` nor ``host``.
-
-    Examples
-    --------
-    >>> import dask
-    >>> from gpusched.serialization.arrays.device import allow_host
-    >>> with dask.config.set({"gpusched.serialization.without-gpu": "host"}):
-    ...     allow_host("cupy.ndarray", "CuPy is not installed")
     """
     wanted = config.get("serialization.without-gpu")
     if wanted not in ("error", "host"):
@@ -230,10 +214,7 @@ def is_installed(library: str) -> bool:
 def require(library: str, what: str) -> None:
     """Refuse a value where its library is missing.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If the library cannot be imported here.
+    Raises `ModuleNotFoundError` if the library cannot be imported here.
 
     Examples
     --------

@@ -59,10 +59,8 @@ def can_rebuild(value: Any) -> bool:
 def cuda_serialize(array: Any) -> Message:
     """Return an array on a GPU as a header and a frame there, by CuPy.
 
-    Raises
-    ------
-    NotImplementedError
-        If the array is not on a GPU; distributed then goes on with the next family.
+    Raises `NotImplementedError` if the array is not on a GPU; distributed then goes on with the
+    next family.
     """
     lent = _lend(array)
     if isinstance(lent, np.ndarray):
@@ -73,10 +71,7 @@ def cuda_serialize(array: Any) -> Message:
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, over the frame.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     import cupy as library
 
@@ -95,15 +90,9 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, on the current GPU if it was on one.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    ModuleNotFoundError
-        If the array's library is not installed here.
-    WithoutGpuError
-        If the array was on a GPU, there is none or no CuPy here, and no NumPy array is wanted
-        instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `ModuleNotFoundError` if the array's library is not installed here; `WithoutGpuError` if the
+    array was on a GPU, there is none or no CuPy here, and no NumPy array is wanted instead.
     """
     array, about = messages.unpack(_KIND, header, frames)
     if about.get("device") != "gpu":

@@ -26,11 +26,8 @@ _OF_THEIR_SIZE = {1: "u1", 2: "u2"}
 def cuda_serialize(array: Any) -> Message:
     """Return an array on a GPU as a header and a frame there, which is not copied.
 
-    Raises
-    ------
-    NotImplementedError
-        If the array is not on one GPU in C's order, or takes less than a byte an element;
-        distributed then goes on with the next family.
+    Raises `NotImplementedError` if the array is not on one GPU in C's order, or takes less than a
+    byte an element; distributed then goes on with the next family.
     """
     if not _is_plain(array) or not _is_on_gpu(array) or not _is_dense(array):
         raise NotImplementedError("only dense arrays on one GPU have a frame there")
@@ -45,10 +42,7 @@ def cuda_serialize(array: Any) -> Message:
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, copied from the frame, since JAX must own what nobody may change.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     import jax
 
@@ -70,10 +64,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     """Return an array as a header and frames in host memory; keys of random numbers are pickled.
 
-    Raises
-    ------
-    RuntimeError
-        If the array is spread over several processes.
+    Raises `RuntimeError` if the array is spread over several processes.
 
     Examples
     --------
@@ -93,14 +84,9 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, on the default device.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    ModuleNotFoundError
-        If there is no JAX here.
-    WithoutGpuError
-        If the array was on a GPU, there is none here, and no array on the CPU is wanted instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `ModuleNotFoundError` if there is no JAX here; `WithoutGpuError` if the array was on a GPU,
+    there is none here, and no array on the CPU is wanted instead.
     """
     device.require("jax", "a JAX array")
     if messages.is_pickled(header):

@@ -67,10 +67,7 @@ def unpack(kind: str, header: dict[str, Any],
            frames: list[Any]) -> tuple[np.ndarray, dict[str, Any]]:  # fmt: skip
     """Return the array, and what else was said of it.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the message is damaged, or another reader's.
+    Raises `CorruptFrameError` if the message is damaged, or another reader's.
     """
     array, extra = strided.unpack(header, frames)
     check(kind, extra)
@@ -80,10 +77,7 @@ def unpack(kind: str, header: dict[str, Any],
 def check(kind: str, extra: dict[str, Any]) -> None:
     """Take the reader's name out of what was sealed, and refuse any other.
 
-    Raises
-    ------
-    CorruptFrameError
-        If it is another.
+    Raises `CorruptFrameError` if it is another.
     """
     found = extra.pop("kind", None)
     if found != kind:
@@ -127,10 +121,7 @@ def is_pickled(header: dict[str, Any]) -> bool:
 def unpickle(kind: str, header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the value; it is unpickled only if not a byte has changed.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the message is damaged, or another reader's.
+    Raises `CorruptFrameError` if the message is damaged, or another reader's.
     """
     about = unseal(header.get("gpusched"), frames)
     check(kind, about)
@@ -182,10 +173,7 @@ def split(kind: str, header: dict[str, Any],
           frames: list[Any]) -> tuple[list[Message], dict[str, Any]]:  # fmt: skip
     """Return the messages that were joined, and what else was said of them.
 
-    Raises
-    ------
-    CorruptFrameError
-        If they are not those; the frames are left to their own readers.
+    Raises `CorruptFrameError` if they are not those; the frames are left to their own readers.
     """
     headers = header.get(_PARTS)
     if not isinstance(headers, list | tuple) or not all(isinstance(h, dict) for h in headers):

@@ -18,11 +18,8 @@ _KIND = "numba_cuda"
 def cuda_serialize(array: Any) -> Message:
     """Return an array as a header and a frame on the GPU.
 
-    Raises
-    ------
-    NotImplementedError
-        If the array has gaps, and there is no CuPy to close them; distributed then goes on with
-        the next family, through the host.
+    Raises `NotImplementedError` if the array has gaps, and there is no CuPy to close them;
+    distributed then goes on with the next family, through the host.
     """
     layout, region = span(array, array.dtype.itemsize)
     if not has_gaps(layout, array.dtype.itemsize):
@@ -35,10 +32,7 @@ def cuda_serialize(array: Any) -> Message:
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, over the frame.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     if not messages.is_ours(header):
         from distributed.protocol.numba import cuda_deserialize_numba_ndarray
@@ -56,12 +50,8 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the array, on the current device.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    WithoutGpuError
-        If there is no GPU or no numba here, and no host array is wanted instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `WithoutGpuError` if there is no GPU or no numba here, and no host array is wanted instead.
     """
     if not messages.is_ours(header):
         from distributed.protocol.numba import dask_deserialize_numba_array

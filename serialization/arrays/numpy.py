@@ -51,10 +51,7 @@ def serialize(array: np.ndarray, context: dict[str, Any] | None = None) -> Messa
 def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ndarray:
     """Return the array, over the frames where they can be written to.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent.
     """
     if not messages.is_ours(header):
         from distributed.protocol.numpy import deserialize_numpy_ndarray
@@ -96,10 +93,7 @@ def serialize_masked(array: np.ma.MaskedArray, context: dict[str, Any] | None = 
 def deserialize_masked(header: dict[str, Any], frames: list[Any]) -> np.ma.MaskedArray:
     """Return the masked array.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent.
     """
     if not messages.is_ours(header):
         from distributed.protocol.numpy import deserialize_numpy_maskedarray

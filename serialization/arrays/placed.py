@@ -23,12 +23,8 @@ def serialize(value: Placed, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the chunk: in device memory where this process keeps chunks, else NumPy's array.
 
-    It is NumPy's too where the device has no room for it: its task then finds that out.
-
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
+    It is NumPy's too where the device has no room for it: its task then finds that out. Raises
+    `CorruptFrameError` if the header or the frames are not those that were sent.
     """
     if mover() is not None:
         with suppress(MemoryError):
@@ -44,10 +40,7 @@ def cuda_serialize(value: Placed) -> Message:
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Placed | np.ndarray:
     """Return the chunk, over the frame, or a NumPy array where no chunks are kept on the device.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     import cupy as library
 

@@ -96,10 +96,7 @@ def serialize(results: Results, context: dict[str, Any] | None = None) -> Messag
 def deserialize(header: dict[str, Any], frames: list[Any]) -> dict[Key, Any]:
     """Return the results by key.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the message, or an array in it, is not what was sent.
+    Raises `CorruptFrameError` if the message, or an array in it, is not what was sent.
     """
     messages.check(_KIND, unseal(header.get("gpusched"), frames[:1]))
     content = msgpack.unpackb(

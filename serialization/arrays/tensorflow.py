@@ -23,10 +23,7 @@ _KIND = "tensorflow"
 def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
     """Return a tensor as a header and frames in host memory; those of texts are pickled.
 
-    Raises
-    ------
-    NotImplementedError
-        If the tensor has no value yet.
+    Raises `NotImplementedError` if the tensor has no value yet.
 
     Examples
     --------
@@ -47,14 +44,9 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the tensor, on a GPU if it was on one.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    ModuleNotFoundError
-        If there is no TensorFlow here.
-    WithoutGpuError
-        If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `ModuleNotFoundError` if there is no TensorFlow here; `WithoutGpuError` if the tensor was on a
+    GPU, there is none here, and no tensor on the CPU is wanted instead.
     """
     device.require("tensorflow", "a TensorFlow tensor")
     if messages.is_pickled(header):

@@ -38,10 +38,8 @@ _OF_THEIR_SIZE = {1: "uint8", 2: "int16", 4: "int32"}
 def cuda_serialize(tensor: Any) -> Message:
     """Return a tensor on a GPU as a header and frames there; only tensors with gaps are copied.
 
-    Raises
-    ------
-    NotImplementedError
-        If the tensor is not a plain one on a GPU; distributed then goes on with the next family.
+    Raises `NotImplementedError` if the tensor is not a plain one on a GPU; distributed then goes on
+    with the next family.
     """
     import torch
 
@@ -63,10 +61,7 @@ def cuda_serialize(tensor: Any) -> Message:
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the tensor, over the frames.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header is damaged.
+    Raises `CorruptFrameError` if the header is damaged.
     """
     import torch
 
@@ -104,14 +99,9 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the tensor, over the frames, or on the current GPU if it was on one.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the header or the frames are not those that were sent.
-    ModuleNotFoundError
-        If there is no torch here.
-    WithoutGpuError
-        If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
+    Raises `CorruptFrameError` if the header or the frames are not those that were sent;
+    `ModuleNotFoundError` if there is no torch here; `WithoutGpuError` if the tensor was on a GPU,
+    there is none here, and no tensor on the CPU is wanted instead.
     """
     device.require("torch", "a torch tensor")
     if not messages.is_ours(header):
@@ -275,12 +265,8 @@ def _is_saved(header: dict[str, Any]) -> bool:
 def _load(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the tensor or module; what was on a GPU lands on the current one.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the message is damaged.
-    WithoutGpuError
-        If it was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
+    Raises `CorruptFrameError` if the message is damaged; `WithoutGpuError` if it was on a GPU,
+    there is none here, and no tensor on the CPU is wanted instead.
     """
     import torch
 
@@ -293,10 +279,7 @@ def _load(header: dict[str, Any], frames: list[Any]) -> Any:
 def _has_gpu() -> bool:
     """Return whether torch has a GPU here, or False if tensors on the CPU are wanted instead.
 
-    Raises
-    ------
-    WithoutGpuError
-        If it has none, and they are not.
+    Raises `WithoutGpuError` if it has none, and they are not.
     """
     import torch
 

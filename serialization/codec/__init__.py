@@ -113,6 +113,8 @@ def _note(way: Link | Transfer | None, decoding: float = 0.0) -> None:
 def decode(how: Any, frames: Sequence[Any], nbytes: int, from_file: bool = False) -> Any:
     """Return the bytes of a buffer, checked before memory is taken.
 
+    Raises `CorruptFrameError` if the frames do not hold so many bytes.
+
     Parameters
     ----------
     how
@@ -123,11 +125,6 @@ def decode(how: Any, frames: Sequence[Any], nbytes: int, from_file: bool = False
         Length of the buffer.
     from_file
         Whether they come from a file, which has no business in the memory of other processes.
-
-    Raises
-    ------
-    CorruptFrameError
-        If the frames do not hold so many bytes.
     """
     offered = None if from_file else interprocess.fetch_to_host
     coded = functools.partial(blocks.decode, release=True)
@@ -137,10 +134,7 @@ def decode(how: Any, frames: Sequence[Any], nbytes: int, from_file: bool = False
 def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
     """Return the bytes of a buffer in GPU memory, CuPy's, checked before memory is taken.
 
-    Raises
-    ------
-    CorruptFrameError
-        If the frames do not hold so many bytes.
+    Raises `CorruptFrameError` if the frames do not hold so many bytes.
     """
     return _decoded(how, frames, nbytes, _Ways(to_device, device.decode, interprocess.fetch))
 

@@ -107,7 +107,7 @@ def decode(frames: Sequence[Any], nbytes: int, block: int, release: bool = False
     """Return the buffer whose blocks these are.
 
     Everything is checked before memory is taken, so that no frames can ask for more than 256 times
-    their own length.
+    their own length. Raises `CorruptFrameError` if they are not blocks of such a buffer.
 
     Parameters
     ----------
@@ -125,11 +125,6 @@ def decode(frames: Sequence[Any], nbytes: int, block: int, release: bool = False
     -------
     numpy.ndarray
         Shape ``(nbytes,)``, dtype uint8.
-
-    Raises
-    ------
-    CorruptFrameError
-        If they are not blocks of such a buffer.
     """
     check(frames, nbytes, block)
     data = np.empty(nbytes, np.uint8)
@@ -146,10 +141,7 @@ def decode(frames: Sequence[Any], nbytes: int, block: int, release: bool = False
 def check(frames: Sequence[Any], nbytes: int, block: int) -> None:
     """Refuse frames whose lengths are not those of blocks of such a buffer; see `decode`.
 
-    Raises
-    ------
-    CorruptFrameError
-        If they are not.
+    Raises `CorruptFrameError` if they are not.
     """
     numbers = (nbytes, block)
     if not all(type(number) is int for number in numbers) or not 0 < block <= _LARGEST_BLOCK:

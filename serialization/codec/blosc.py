@@ -46,10 +46,7 @@ class Header:
     def of(cls, frame: Any) -> Header:
         """Read a block's header.
 
-        Raises
-        ------
-        CorruptFrameError
-            If the block is too short for one.
+        Raises `CorruptFrameError` if the block is too short for one.
         """
         if memoryview(frame).nbytes < _HEADER.size:
             raise CorruptFrameError(f"a compressed block of {memoryview(frame).nbytes} bytes")
@@ -87,12 +84,8 @@ def compress(block: np.ndarray, itemsize: int, shuffle: str) -> bytes:
 def decompress(frame: Any, part: np.ndarray) -> None:
     """Write what a block holds, which must have the lengths that its header reports.
 
-    c-blosc reads and writes as far as the header says, so compare that with both before.
-
-    Raises
-    ------
-    CorruptFrameError
-        If it is damaged.
+    c-blosc reads and writes as far as the header says, so compare that with both before. Raises
+    `CorruptFrameError` if it is damaged.
     """
     try:
         numcodecs.blosc.decompress(frame, part)

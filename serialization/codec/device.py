@@ -42,10 +42,8 @@ def encode(data: Any, itemsize: int, shuffle: str) -> list[bytes]:
 def decode(frames: Sequence[Any], nbytes: int, block: int) -> Any:
     """Return the buffer, in GPU memory, whose blocks these are; it is filled on return.
 
-    Raises
-    ------
-    CorruptFrameError
-        As `gpusched.serialization.codec.blocks.decode`, and for blocks that are longer than ours.
+    Raises `CorruptFrameError` as `gpusched.serialization.codec.blocks.decode`, and for blocks that
+    are longer than ours.
     """
     blocks.check(frames, nbytes, block)
     if block > blocks.BLOCK:

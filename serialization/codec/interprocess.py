@@ -72,16 +72,9 @@ def offer(data: Any) -> Handle | None:
 def fetch(handle: Handle, nbytes: int) -> Any:
     """Return a copy, on the current GPU, of a buffer of another process.
 
-    Raises
-    ------
-    UnopenedMemoryError
-        If the memory cannot be opened here.
-    ConnectionError
-        If its owner has ended.
-    CorruptFrameError
-        If the buffer is not within the allocation.
-    MemoryError
-        If there is no room for the copy.
+    Raises `UnopenedMemoryError` if the memory cannot be opened here; `ConnectionError` if its owner
+    has ended; `CorruptFrameError` if the buffer is not within the allocation; `MemoryError` if
+    there is no room for the copy.
     """
     import cupy
 

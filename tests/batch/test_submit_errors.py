@@ -38,9 +38,9 @@ BAD = [
         [SLURM, "--gpus-per-node=-1", "script.py"],
         "--gpus-per-node cannot be '-1': write a whole number, 0 or more",
     ),
-    ([SLURM, "--memory-per-node=much", "script.py"], "--memory-per-node 'much' is not the memory"),
-    ([SLURM, "--memory-per-node=-1", "script.py"], "--memory-per-node '-1' is not the memory"),
-    ([SLURM, "--memory-per-node=3", "script.py"], "write bytes with a unit"),
+    ([SLURM, "--memory-per-node=much", "script.py"], "--memory-per-node cannot be 'much'"),
+    ([SLURM, "--memory-per-node=-1", "script.py"], "--memory-per-node cannot be '-1'"),
+    ([SLURM, "--memory-per-node=3", "script.py"], "64.00 MiB or more"),
     ([SLURM, "--name=my job", "script.py"], "'my job' cannot be a job's name"),
     ([SLURM, "--option=exclusive", "script.py"], "should be one flag of the batch system"),
     (

@@ -18,7 +18,7 @@ from typing import Any
 from gpusched.backends.cuda.runtime import compile_for
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import EXACT, FAST, Access, Kernel
-from gpusched.emit.skeleton.text import width
+from gpusched.emit.skeleton.source_lines import width
 from gpusched.plan.modes import applied
 from gpusched.plan.plan import Launch
 from gpusched.store.handles import CompiledKernel

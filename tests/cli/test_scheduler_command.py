@@ -91,7 +91,7 @@ def test_occupied_port_is_one_message(gpusched: Runner) -> None:
         (["--interface", "eth99"], "'eth99' is not a valid network interface"),
         (["--protocol", "odd"], "unknown address scheme 'odd'"),
         (["--protocol", "ucxx"], "pip install distributed-ucxx-cu13"),
-        (["--idle-timeout", "soon"], "cannot read --idle-timeout 'soon'"),
+        (["--idle-timeout", "soon"], "--idle-timeout cannot be 'soon'"),
         (["--frob"], "No such option '--frob'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

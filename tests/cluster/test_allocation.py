@@ -93,7 +93,15 @@ def test_cpu_workers_beside_gpu_workers_share_the_cores_with_them() -> None:
     on_gpus, beside = allocate_mixed(1)
     assert beside is not None
     assert (on_gpus.workers, on_gpus.threads, beside.workers, beside.threads) == (3, 4, 1, 4)
-    assert allocate_mixed(1, threads=2)[0].threads == 2
+
+
+@pytest.mark.usefixtures("gpus")
+def test_threads_that_are_asked_for_are_those_of_all_workers() -> None:
+    with dask.config.set({"gpusched.cluster.threads": 2}):
+        configured = allocate_mixed(1)
+    for on_gpus, beside in (allocate_mixed(1, threads=2), configured):
+        assert beside is not None
+        assert (on_gpus.threads, beside.threads) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gpusched.dashboard.components.utilization import Utilization
 from gpusched.dashboard.components.waiting import Waiting
 from gpusched.dashboard.fusion_counts import Fusion
 from gpusched.dashboard.launches import Launches
-from tests.dashboard.test_devices import gpu, worker
+from tests.dashboard.test_device_reports import gpu, worker
 
 
 class Observer:

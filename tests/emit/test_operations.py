@@ -20,7 +20,8 @@ FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 3.7, -7.3, 100.25, 1
           np.inf, -np.inf, np.nan]  # fmt: skip
 CONVERSIONS = {name for name in OPERATIONS if name.startswith("astype")}
 CONVERSIONS |= {"where", "clip", "clip_by_arrays", "real", "imag", "complex", "search_left",
-                "search_right", "interpolate", "select", "select_next"}  # fmt: skip
+                "search_right", "interpolate", "select", "select_next",
+                "select_sorted"}  # fmt: skip
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 SIGNED_ZEROS_FREE = {"fmin", "fmax"} if IS_X86 else {"minimum", "maximum", "fmin", "fmax"}
 """NumPy's own result for (0.0, -0.0) depends on the machine, and of some on the place in the loop:

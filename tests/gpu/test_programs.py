@@ -179,3 +179,25 @@ def test_bessel_functions_are_cupys() -> None:
     with gpusched.enable():
         found = da.from_array(cupy.asarray(x), chunks=1_000).map_blocks(np.i0).compute()
     np.testing.assert_allclose(found.get(), np.i0(x), rtol=1e-12)
+
+
+def test_halos_of_chunks_that_are_there_are_cut_by_the_tasks_that_read_them() -> None:
+    values = np.random.default_rng(0).random((256, 256), "f4")
+
+    def step(a: Any) -> Any:
+        return a[1:-1, 1:-1] + 0.1 * (a[2:, 1:-1] + a[:-2, 1:-1] + a[1:-1, 2:] + a[1:-1, :-2])
+
+    def tasks(chunks: Any) -> tuple[int, Any]:
+        x = da.from_array(chunks, chunks=64).persist()
+        y = x.map_overlap(step, depth=1, boundary="reflect", trim=False, dtype="f4")
+        with gpusched.enable(), dask.config.set({"gpusched.batching.chunk-bytes": 0}):
+            (made,) = dask.optimize(y)
+            gpusched.reset_statistics()
+            found = y.compute()
+        assert sum(gpusched.statistics().recorded.values()) <= 1
+        return len(made.dask), found
+
+    on_host, wanted = tasks(values)
+    on_device, found = tasks(cupy.asarray(values))
+    assert on_device == on_host
+    np.testing.assert_allclose(found.get(), wanted, rtol=1e-6)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.graph import disable, enable
 from gpusched.graph.absorbing import absorbed
-from gpusched.graph.aliases import without_names
+from gpusched.graph.chains import without_names
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph import disable, enable
-from gpusched.graph.aliases import without_names
+from gpusched.graph.chains import without_names
 from gpusched.graph.cutting import lengths_of_piece
 from gpusched.graph.known import pieces
 from gpusched.graph.table import Table

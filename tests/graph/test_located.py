@@ -98,3 +98,17 @@ def test_chunks_of_other_axes_are_trimmed_as_dask_does(function: Any, data: st.D
     with gpusched.disable():
         expected = _outcome(after(found))
     np.testing.assert_equal(_outcome(after(found)), expected)
+
+
+@pytest.mark.usefixtures("everything_fused")
+def test_gradients_that_a_function_takes_are_numpys() -> None:
+    """Where chunks are in device memory, too: parts of a column were not written there."""
+
+    def slopes(x: Any) -> Any:
+        down, across = np.gradient(x)
+        return abs(down) + abs(across)
+
+    found = da.from_array(RANDOM.normal(size=(5, 6)), chunks=-1).map_blocks(slopes, dtype=float)
+    with gpusched.disable():
+        expected = found.compute(scheduler="sync")
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), expected)

@@ -168,7 +168,7 @@ def test_much_work_is_known_from_the_graph_after_one_chunk(
 
     monkeypatch.setattr(worthwhile, "gain", gain)
     computed(expression)
-    assert left == [7]
+    assert set(left) == {7}
 
 
 def test_a_failed_compilation_is_a_reason_not_to_fuse(compiler: Compiler, pays: None) -> None:
@@ -325,17 +325,19 @@ def test_kernels_that_are_waited_for_are_compiled_at_once() -> None:
 
 
 @pytest.mark.parametrize("compiler", ["service", "process"])
-def test_what_a_compiler_raises_reaches_who_waits(compiler: str) -> None:
-    def fail() -> CompiledKernel:
-        raise RuntimeError("no")
+def test_what_a_compiler_raises_is_kept_for_who_waits(compiler: str) -> None:
+    def fail(error: Exception) -> CompiledKernel:
+        raise error
 
-    kernels = [sample_kernel(f"float64({k})") for k in range(3)]
-    handles = [Handle(each, lambda: None, fail) for each in kernels]
-    with (
-        dask.config.set({"gpusched.fusion.compiler": compiler}),
-        pytest.raises(RuntimeError, match="no"),
-    ):
-        tiers.wait(handles)
+    def handles(error: Exception) -> list[Handle]:
+        kernels = [sample_kernel(f"float64({k})") for k in range(3)]
+        return [Handle(each, lambda: None, partial(fail, error)) for each in kernels]
+
+    with dask.config.set({"gpusched.fusion.compiler": compiler}):
+        tiers.wait(found := handles(RuntimeError("no")))
+        assert [str(each.error) for each in found] == ["no"] * 3
+        with pytest.raises(MemoryError):
+            tiers.wait(handles(MemoryError()))
 
 
 def test_the_tier_goes_with_a_computation_to_the_workers(compiler: Compiler) -> None:

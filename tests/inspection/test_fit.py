@@ -148,3 +148,29 @@ def test_what_does_not_fit_is_refused_and_what_fits_is_not(name: str) -> None:
             with refusing(for_tasks(limit)), nullcontext() if fit.fits else refused:
                 dask.optimize(y)
             assert fit.fits == (room == need)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "kept", "one", "both", "reduced"])
+def test_join_that_compute_does_is_refused_where_it_is_said_not_to_fit(name: str) -> None:
+    x = da.random.default_rng(0).random(100_000, chunks=(25_000, 50_000, 25_000))
+    one = da.from_array(np.ones(50_000), chunks=-1)
+    kept = x.persist(scheduler="sync")
+    more = {"kept": [kept], "one": [one + 1], "both": [x, one * 2], "reduced": [x, x.sum()]}
+    results = more[name] if name in more else [PROGRAMS[name](x)]
+    with gpusched.enable():
+        found = gpusched.explain(results)
+        need = max(found.on(1 << 40).fit.peak, found.joined)
+        for room in (need - 1, need):
+            limit = next(n for n in count(room * 4 // 3) if for_tasks(n) == room)
+            fit = replace(found.on(limit).fit, cluster=Described(limit, own=0))
+            refused = pytest.raises(DoesNotFitError, match="cannot fit")
+            with refusing(for_tasks(limit)), nullcontext() if fit.fits_joined else refused:
+                dask.compute(*results, scheduler=_optimised)
+            assert fit.fits_joined == (room == need)
+            assert fit.fits_joined or not fit.fits or "But compute()" in str(fit)
+
+
+def _optimised(graph: Any, keys: Any, **kwargs: Any) -> Any:
+    """Optimise a graph, and compute nothing of it."""
+    graph.__dask_graph__()
+    return [None for _ in keys]

@@ -74,7 +74,17 @@ PACKAGES = {
         every=3,
     ),
     "xarray-spatial": Package(
-        ("xarray-spatial==0.5.3", "dask[dataframe]", "pyarrow"), "xrspatial.tests", every=3
+        ("xarray-spatial==0.5.3", "dask[dataframe]", "pyarrow"),
+        "xrspatial.tests",
+        every=3,
+        # Fused since it may unpack `np.gradient(data)`: as exact as NumPy, in other last bits.
+        expected=tuple(
+            (
+                f"test_hillshade::test_hillshade_numpy_equals_dask_numpy[{dtype}-size1]",
+                "asks for 1e-7, and computes arctangents and sines of float32",
+            )
+            for dtype in ("int32", "int64", "float32", "float64")
+        ),
     ),
     "xhistogram": Package(("xhistogram==0.3.2",), "xhistogram.test"),
     "xgcm": Package(("xgcm==0.10.1",), "xgcm.test", every=5),

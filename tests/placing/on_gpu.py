@@ -20,8 +20,13 @@ from tests.placing.host_only import COUNTED, COUNTS, LEFT_OUT
 _open = ExitStack()
 
 
-def pytest_collection_finish() -> None:
-    """Take the GPU, in each process that runs tests."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take the GPU, in each process that runs tests, and say of these that they need it.
+
+    The first that calls one of CuPy's functions on the emulated GPU starts a compiler for it.
+    """
+    for item in session.items:
+        item.add_marker(pytest.mark.gpu)
     # Not imported at the top: `tests.conftest` sets the environment before dask reads it.
     from gpusched.backends.devices import cuda
     from tests.placing.gpuworker import everywhere

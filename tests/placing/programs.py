@@ -13,6 +13,7 @@ import numpy as np
 import gpusched
 
 SHAPE, CHUNKS = (1024, 512), (256, 512)
+EDGES = np.linspace(-3.0, 3.0, 25)
 
 
 def host() -> np.ndarray:
@@ -184,6 +185,17 @@ PROGRAMS = [
     Program("strings, objects", lambda _: loaded().round(1).astype(str)),
     Program("masked arrays", lambda _: da.ma.masked_greater(loaded(), 0.0) * 2 + 1),
     Program("histogram", lambda _: da.histogram(loaded() * 2, bins=16, range=(-9, 9))[0]),
+    Program("digitize, searchsorted",
+            lambda _: da.digitize(loaded() * 2, EDGES) + da.searchsorted(da.asarray(EDGES),
+                                                                         loaded())),
+    Program("map_blocks of np.interp",
+            lambda _: (loaded() + 1).map_blocks(np.interp, xp=EDGES, fp=EDGES**2)),
+    Program("gradient", lambda _: da.gradient(loaded() * 2, 0.5, axis=1)),
+    Program("gradient at points",
+            lambda _: da.gradient(loaded() * 2, np.arange(1024.0) ** 1.5, axis=0)),
+    Program("median of 256 rows", lambda _: da.median(loaded() * 2, axis=1)),
+    Program("median of 1,024 rows", lambda _: da.median(loaded((1024, 512)) * 2, axis=1)),
+    Program("nanquantile", lambda _: da.nanquantile(loaded() + 1, [0.2, 0.9], axis=1)),
     Program("setitem", lambda _: _set(loaded() * 2)),
     Program("xarray", _xarray),
     Program("xarray groupby, pieces of 512", lambda _: _anomalies(loaded(), "x")),

@@ -100,9 +100,28 @@ def test_rows_are_taken_when_the_loop_asks_for_them() -> None:
     check(zipped, X, backend="python")
 
 
-def test_long_chunks_are_not_gone_through() -> None:
+def of_all_items(x: Any) -> Any:
+    return sum([item * 2 for row in x for item in row])
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [(sum, (ITERATED + 1,)), (of_all_items, (ITERATED // 8, 9))]
+)
+def test_long_loops_are_not_gone_through(function: Any, shape: tuple[int, ...]) -> None:
+    """Recording one item takes as long as computing hundreds."""
     with pytest.raises(UnrecordableError):
-        record(sum, np.ones(ITERATED + 1))
+        record(function, np.ones(shape))
+
+
+@pytest.mark.parametrize(
+    "mistaken",
+    [lambda x: np.diff(x, axis=(0,)), lambda x: x.reshape(), lambda x: np.gradient(x > 0)],
+)
+def test_what_numpy_refuses_is_refused(mistaken: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError):
+        mistaken(X)
+    with pytest.raises(TypeError):
+        record(mistaken, X, backend="python")
 
 
 STEPS: dict[str, Callable[..., Any]] = {

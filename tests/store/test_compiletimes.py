@@ -11,14 +11,14 @@ import dask
 import pytest
 
 from gpusched.backends.cache import KernelCache
-from gpusched.store import worthwhile
+from gpusched.store import kernelfiles, worthwhile
 from gpusched.store.worthwhile import DEFAULT, FILE, Learned, expected, learn
 from tests.store.test_cache import sample_kernel
 
 
 def factor() -> float:
     """Return what has been learned."""
-    return worthwhile._known(worthwhile._path()).factor
+    return worthwhile._known(kernelfiles.directory()).factor
 
 
 @pytest.fixture

@@ -149,6 +149,6 @@ def test_who_cannot_compile_says_so(others: Others, monkeypatch: pytest.MonkeyPa
 def test_code_that_is_good_here_only_is_not_given(others: Others, folder: Path | None) -> None:
     wanted = sharing.Wanted("kernel", "key", folder and folder / "file")
     found = sharing.obtain(wanted, lambda code: code, lambda: (b"made", None))
-    assert found == (b"made", sharing.Origin.COMPILED)
+    assert found == (b"made", sharing.ObtainedFrom.COMPILED)
     assert others.codes == {"key": None}
     assert not folder or not list(folder.iterdir())

@@ -14,8 +14,8 @@ import pytest
 import gpusched
 from gpusched.editing.checking import MismatchError
 from gpusched.emit.editions import EditionError
-from gpusched.inspection import editing
-from gpusched.inspection.editing import EditorError
+from gpusched.inspection import kernel_listings
+from gpusched.inspection.kernel_listings import EditorError
 from tests.tiers import exhaustive
 from tests.tuning.conftest import kernel_of
 
@@ -127,7 +127,9 @@ def test_editor_changes_the_file_and_the_version_is_applied(
     editor.write_text("#!/bin/sh\nsed -i 's/return t1/return t1 + 0/; 1i # edited' $2\n")
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("VISUAL", f"{editor} --wait")
-    monkeypatch.setattr(editing, "sys", SimpleNamespace(stdin=_Terminal(), stdout=_Terminal()))
+    monkeypatch.setattr(
+        kernel_listings, "sys", SimpleNamespace(stdin=_Terminal(), stdout=_Terminal())
+    )
     mine = kernel_of(program).edit(tmp_path / "mine.py", editor=True)
     assert mine.path is not None
     assert mine.path.read_text().startswith("# edited")

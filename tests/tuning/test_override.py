@@ -23,7 +23,7 @@ from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EDITED
 from gpusched.kernels.errors import KernelError
 from gpusched.plan.overrides import OverrideError
-from gpusched.tuning.subjects import UnknownKernelError
+from gpusched.tuning.overriding import UnknownKernelError
 from tests.tiers import every, exhaustive
 from tests.tuning.conftest import kernel_of
 

@@ -275,14 +275,14 @@ def test_unknown_kind(machine: Machine, kind: str) -> None:
 
 @pytest.mark.parametrize("size", ["", "x", "GiB", "1e400", "8 GiBB", True, float("nan"), b"8"])
 def test_size_that_cannot_be_read(machine: Machine, size: Any) -> None:
-    with pytest.raises(ValueError, match=r"^--pool-size .* cannot be read: write bytes"):
+    with pytest.raises(ValueError, match=r"^--pool-size cannot be .*: write a size"):
         install("cupy", size)
     assert machine.allocator is None
 
 
 @pytest.mark.parametrize("size", [0, -1, "-8 GiB", "8", "1000 kB"])
 def test_size_that_is_too_small(machine: Machine, size: int | str) -> None:
-    with pytest.raises(ValueError, match=r"^--pool-size .* is less than 1\.00 MiB.*'8 GiB'"):
+    with pytest.raises(ValueError, match=r"^--pool-size cannot be .*, 1\.00 MiB or more"):
         install("rmm", size)
 
 

@@ -49,6 +49,8 @@ class _Plain(NamedTuple):
 class CudaDevice:
     """The one GPU that this process sees.
 
+    Raises `gpusched.workers.pinning.WrongDeviceError` if the process sees another GPU, or several.
+
     Parameters
     ----------
     uuid
@@ -57,11 +59,6 @@ class CudaDevice:
         Bytes that task results may take on it; 0 for no limit.
     pool, pool_size
         As in `gpusched.workers.pool.install`.
-
-    Raises
-    ------
-    gpusched.workers.pinning.WrongDeviceError
-        If the process sees another GPU, or several.
     """
 
     kind = "cuda"

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed.worker_state_machine import (
@@ -27,7 +27,7 @@ from distributed.worker_state_machine import (
 from gpusched import config
 from gpusched.adapters.tasks import Alias
 from gpusched.graph.decisions import UNKNOWN
-from gpusched.graph.fitting import DECLARED, DoesNotFitError
+from gpusched.graph.fitting import DECLARED, DoesNotFitError, Needed
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
 from gpusched.workers.memory.high_water import Resident
@@ -519,26 +519,13 @@ def _is_exempt(task: TaskState) -> bool:
     return getattr(task.run_spec, "is_coro", False) or "actor" in annotations
 
 
-class Told(NamedTuple):
-    """What whoever made the graph says that a task takes besides its inputs."""
-
-    extra: int | None
-    """Bytes; None if that is not known."""
-    whole: bool
-    """Whether it takes no more, as far as that can be known."""
-    least: int
-    """Bytes that it surely needs, its inputs included, if no worker survives that; else 0."""
-
-
-def declared(task: TaskState) -> Told:
-    """Return what is said of a task, by its program or by its annotation."""
+def declared(task: TaskState) -> Needed:
+    """Return what whoever made the graph says of a task, by its program or by its annotation."""
     remaining = getattr(getattr(task.run_spec, "func", None), "remaining", UNKNOWN)
-    extra, least = (task.annotations or {}).get(DECLARED, (None, 0))
-    return Told(
-        extra if remaining.extra is None else remaining.extra,
-        remaining.whole if remaining.extra is not None else True,
-        least,
-    )
+    told = Needed(*(task.annotations or {}).get(DECLARED, (None,)))
+    if remaining.extra is None:
+        return told
+    return told._replace(extra=remaining.extra, whole=remaining.whole)
 
 
 def refusal(key: Key, decision: Decision) -> DoesNotFitError:

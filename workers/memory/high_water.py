@@ -23,16 +23,6 @@ class HighWater:
     Notes
     -----
     Used by one thread; a look takes about 10 microseconds.
-
-    Examples
-    --------
-    >>> from gpusched.workers.memory.high_water import HighWater
-    >>> high_water = HighWater()
-    >>> before = high_water.look()
-    >>> after = high_water.look()
-    >>> before is None or after.most >= after.now > 0
-    True
-    >>> high_water.close()
     """
 
     def __init__(self) -> None:

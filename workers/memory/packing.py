@@ -29,6 +29,9 @@ def pack(
 ) -> tuple[bytes, list[Any]]:
     """Turn a value into a header and frames; those that are not compressed are not copied.
 
+    Raises `TypeError` if the value cannot be serialized; the message says why; `MemoryError` if
+    there is no room for what serializing takes.
+
     Parameters
     ----------
     value
@@ -44,13 +47,6 @@ def pack(
     tuple
         The header and the frames, of which some may have to be made first, by
         `gpusched.serialization.codec.blocks.completed`.
-
-    Raises
-    ------
-    TypeError
-        If the value cannot be serialized; the message says why.
-    MemoryError
-        If there is no room for what serializing takes.
 
     Examples
     --------

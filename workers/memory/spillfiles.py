@@ -99,17 +99,12 @@ class SpillFiles(MutableMapping[Key, object]):
     They are serialized by distributed. Arrays are compressed where writing takes less time for it,
     while they are written; other values as ``distributed.worker.memory.spill-compression`` says
     when this is made, which switches off both where it is false. Arrays that were writable come
-    back writable.
+    back writable. Raises `ValueError` if the compression is not one that distributed knows.
 
     Parameters
     ----------
     directory
         The folder; made with the first file. Other files in it are left alone.
-
-    Raises
-    ------
-    ValueError
-        If the compression is not one that distributed knows.
 
     Notes
     -----
@@ -144,14 +139,8 @@ class SpillFiles(MutableMapping[Key, object]):
     def __setitem__(self, key: Key, value: object) -> None:
         """Write a value.
 
-        Raises
-        ------
-        TypeError
-            If it cannot be serialized.
-        OSError
-            If it cannot be written, for want of space for one. In both cases nothing changes.
-        ValueError
-            If this is closed.
+        Raises `TypeError` if it cannot be serialized. Raises `OSError` if it cannot be written, for
+        want of space for one. In both cases nothing changes. Raises `ValueError` if this is closed.
         """
         self._require_open(key)
         started = time.perf_counter()
@@ -174,15 +163,10 @@ class SpillFiles(MutableMapping[Key, object]):
     def __getitem__(self, key: Key) -> object:
         """Read a value.
 
-        Raises
-        ------
-        LostValueError
-            If its file is not what was written. The key is gone then.
-        UnreadableValueError
-            If its file is whole, and no value can be made from it. The file stays, since computing
-            the value again would end the same way.
-        MemoryError
-            If there is no room for it. The file stays.
+        Raises `LostValueError` if its file is not what was written. The key is gone then. Raises
+        `UnreadableValueError` if its file is whole, and no value can be made from it. The file
+        stays, since computing the value again would end the same way. Raises `MemoryError` if there
+        is no room for it. The file stays.
         """
         with self._lock:
             entry = self._entries[key]

@@ -122,10 +122,7 @@ class Store(MutableMapping[Key, object]):
     def __getitem__(self, key: Key) -> Any:
         """Return a value, from wherever it is.
 
-        Raises
-        ------
-        KeyError
-            If there is none, or its file was damaged (`LostValueError`).
+        Raises `KeyError` if there is none, or its file was damaged (`LostValueError`).
         """
         if key in streamed.get():
             found = self.array_of(key)
@@ -139,10 +136,7 @@ class Store(MutableMapping[Key, object]):
     def read(self, key: Key) -> Any:
         """Return a value of host memory or of a file, and leave it where it is.
 
-        Raises
-        ------
-        KeyError
-            As for ``store[key]``.
+        Raises `KeyError` as for ``store[key]``.
         """
         return self._found(key, self._read)
 

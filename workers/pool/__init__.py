@@ -23,6 +23,9 @@ _UNLIMITED = sys.maxsize
 def install(kind: str, size: int | str | None = None) -> Pool:
     """Make CuPy take all device memory of this process from a pool.
 
+    Raises `ValueError` if the kind is unknown, or the size cannot be read or does not fit the
+    device; `ImportError` if the kind's library is not installed.
+
     Parameters
     ----------
     kind
@@ -32,13 +35,6 @@ def install(kind: str, size: int | str | None = None) -> Pool:
         Bytes, or text such as ``"8 GiB"``. The ``cupy`` pool takes at most that much, ``async``
         keeps at most that much between tasks, and ``rmm`` takes it at once and grows from there.
         None bounds nothing, and takes nothing before it is needed.
-
-    Raises
-    ------
-    ValueError
-        If the kind is unknown, or the size cannot be read or does not fit the device.
-    ImportError
-        If the kind's library is not installed.
 
     Examples
     --------

@@ -18,12 +18,16 @@ class Pool(Protocol):
 
     def held(self) -> int:
         """Return the bytes taken from the driver, free blocks included."""
+        return self.used()
 
     def used(self) -> int:
-        """Return the bytes lent to arrays."""
+        """Return the bytes lent to arrays; 0 where the pool does not know them."""
+        return 0
 
     def free_unused(self) -> int:
-        """Give free blocks back to the driver; return their bytes."""
+        """Give free blocks back to the driver, if the pool can; return their bytes."""
+        return 0
 
     def limit(self, nbytes: int) -> bool:
         """Hold at most so many bytes, 0 for any number; return whether the pool can be bounded."""
+        return False

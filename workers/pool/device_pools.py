@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusched.workers.pool.base import Pool
+
 _ERROR_MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
 _RMM_ALIGNMENT = 256
 
 
-class CupyPool:
+class CupyPool(Pool):
     """CuPy's default pool.
 
     Notes
@@ -53,7 +55,7 @@ class CupyPool:
         return True
 
 
-class AsyncPool:
+class AsyncPool(CupyPool):
     """The driver's own pool, which orders what it lends by stream.
 
     What is free beyond `kept` bytes goes back to the driver when a stream is synchronised, which
@@ -68,27 +70,13 @@ class AsyncPool:
         self._pool.set_limit(size=kept)
         cupy.cuda.set_allocator(self._pool.malloc)
 
-    def held(self) -> int:
-        """Return the bytes taken from the driver, free blocks included."""
-        return int(self._pool.total_bytes())
-
-    def used(self) -> int:
-        """Return the bytes lent to arrays."""
-        return int(self._pool.used_bytes())
-
-    def free_unused(self) -> int:
-        """Give free blocks back to the driver; return their bytes."""
-        before = self.held()
-        self._pool.free_all_blocks()
-        return max(0, before - self.held())
-
     def limit(self, nbytes: int) -> bool:
         """Change nothing: the driver's pool cannot be bounded."""
         return False
 
 
-class RmmPool:
-    """RMM's pool of this device, under a counter of what it lends."""
+class RmmPool(Pool):
+    """RMM's pool of this device, under a counter of what it lends; it keeps all it has taken."""
 
     kind = "rmm"
 
@@ -109,16 +97,8 @@ class RmmPool:
         """Return the bytes lent to arrays."""
         return int(self._counter.allocation_counts.current_bytes)
 
-    def free_unused(self) -> int:
-        """Return 0: RMM's pool keeps what it has until the process ends."""
-        return 0
 
-    def limit(self, nbytes: int) -> bool:
-        """Change nothing: RMM's pool is bounded, if at all, when it is made."""
-        return False
-
-
-class NoPool:
+class NoPool(Pool):
     """The driver itself, asked for each array; counts what arrays take.
 
     Notes
@@ -155,17 +135,9 @@ class NoPool:
         self._sizes.pop(pointer, None)
         self._runtime.free(pointer)
 
-    def held(self) -> int:
-        """Return the bytes taken from the driver, which are those in use."""
-        return self.used()
-
     def used(self) -> int:
         """Return the bytes that arrays take."""
         return sum(list(self._sizes.values()))
-
-    def free_unused(self) -> int:
-        """Return 0: nothing is kept."""
-        return 0
 
     def limit(self, nbytes: int) -> bool:
         """Hold at most so many bytes, 0 for any number."""

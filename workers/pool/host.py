@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from gpusched.workers.pool.base import Pool
 
-class HostPool:
+
+class HostPool(Pool):
     """The chunk buffers that a CPU worker's process keeps for the next chunks.
+
+    Buffers that are lent belong to their arrays. Those kept have a limit of their own,
+    `gpusched.memory.pool-limit`.
 
     Examples
     --------
@@ -23,10 +28,6 @@ class HostPool:
         memory = sys.modules.get("gpusched.backends.buffer_pool")
         return 0 if memory is None else int(memory.pool.held())
 
-    def used(self) -> int:
-        """Return 0: buffers that are lent belong to their arrays, and to the process's memory."""
-        return 0
-
     def free_unused(self) -> int:
         """Give free buffers back to the system; return their bytes."""
         memory = sys.modules.get("gpusched.backends.buffer_pool")
@@ -35,7 +36,3 @@ class HostPool:
         freed = int(memory.pool.held())
         memory.pool.clear()
         return freed
-
-    def limit(self, nbytes: int) -> bool:
-        """Change nothing: the buffers have a limit, `gpusched.memory.pool-limit`."""
-        return False

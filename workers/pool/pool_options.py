@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dask.utils import format_bytes, parse_bytes
+from dask.utils import format_bytes
+
+from gpusched.quantities import read_bytes
 
 KINDS = ("none", "cupy", "async", "rmm")
 """What ``--pool`` can be."""
@@ -14,10 +16,8 @@ LEAST = 1 << 20
 def read_request(kind: str, size: int | str | None = None) -> int | None:
     """Return a pool's size in bytes, after checking what can be checked without a device.
 
-    Raises
-    ------
-    ValueError
-        If the kind is unknown, or the size is not a number of bytes that this kind can have.
+    Raises `ValueError` if the kind is unknown, or the size is not a number of bytes that this kind
+    can have.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def read_request(kind: str, size: int | str | None = None) -> int | None:
         raise ValueError(f"--pool {kind} is none of {', '.join(map(repr, KINDS))}")
     if size is None:
         return None
-    nbytes = _read_size(size)
+    nbytes = read_bytes("--pool-size", size, LEAST)
     if kind == "none":
         raise ValueError(
             f"--pool-size {size} has no meaning with --pool none, which keeps nothing: leave it "
@@ -38,30 +38,10 @@ def read_request(kind: str, size: int | str | None = None) -> int | None:
     return nbytes
 
 
-def _read_size(size: int | str) -> int:
-    try:
-        if isinstance(size, bool) or not any(letter.isdecimal() for letter in str(size)):
-            raise ValueError("there is no number in it")
-        nbytes = int(parse_bytes(size))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(
-            f"--pool-size {size!r} cannot be read: write bytes, or a size such as '8 GiB'"
-        ) from error
-    if nbytes < LEAST:
-        raise ValueError(
-            f"--pool-size {size} is less than {format_bytes(LEAST)}, too little for any chunk: "
-            f"write the unit too, such as '8 GiB'"
-        )
-    return nbytes
-
-
 def check_fits(kind: str, size: int, free: int, total: int) -> None:
     """Check a pool's size against the device's free and total memory, in bytes.
 
-    Raises
-    ------
-    ValueError
-        If the device cannot give that much.
+    Raises `ValueError` if the device cannot give that much.
     """
     if size > total:
         raise ValueError(

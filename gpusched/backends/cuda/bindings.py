@@ -27,7 +27,7 @@ from gpusched.backends.cuda.numba_cuda import (
 from gpusched.emit import generate
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import BINARY_MATH, UNARY_MATH, ScalarFunction
-from gpusched.emit.skeleton.text import EXTRAS, POSITIONS
+from gpusched.emit.skeleton.source_lines import EXTRAS, POSITIONS
 
 _NONE: Mapping[str, ScalarFunction] = {}
 

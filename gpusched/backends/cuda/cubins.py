@@ -9,7 +9,7 @@ from gpusched.backends.cuda.compiler import Compiled
 from gpusched.emit.kernel import EXACT
 from gpusched.store import kernelfiles
 from gpusched.store.emitters import CUDA, toolchain
-from gpusched.store.sharing import Origin, Wanted, obtain
+from gpusched.store.sharing import ObtainedFrom, Wanted, obtain
 
 
 def wanted(name: str, text: str, cc: tuple[int, int], mathematics: str = EXACT) -> Wanted:
@@ -41,4 +41,4 @@ def cached(
         return compiled, compiled.cubin
 
     compiled, origin = obtain(wanted(name, text, cc, mathematics), load, make)
-    return compiled, origin is Origin.COMPILED
+    return compiled, origin is ObtainedFrom.COMPILED

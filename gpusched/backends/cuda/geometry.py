@@ -12,7 +12,7 @@ from gpusched.emit import generate
 from gpusched.emit.kernel import Access, Kernel
 from gpusched.emit.policy import LEAST_LOADS, ROW_BLOCKS, SPLIT_BLOCKS
 from gpusched.emit.skeleton.reduction import levels, rows_at_once
-from gpusched.emit.skeleton.text import threads, unroll, width
+from gpusched.emit.skeleton.source_lines import threads, unroll, width
 
 Three = tuple[int, int, int]
 

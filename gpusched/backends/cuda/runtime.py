@@ -23,7 +23,7 @@ from gpusched.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import EXACT, Kernel
 from gpusched.emit.parsing import register
-from gpusched.emit.skeleton.text import threads
+from gpusched.emit.skeleton.source_lines import threads
 from gpusched.store import tuned
 from gpusched.store.emitters import CUDA, toolchain
 from gpusched.store.handles import CompiledKernel, Handle

@@ -24,7 +24,7 @@ from gpusched.backends.python import uninitialised
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.parsing import register
-from gpusched.emit.skeleton.text import POSITIONS, WIDTHS
+from gpusched.emit.skeleton.source_lines import POSITIONS, WIDTHS
 
 
 def shared_array(size: int, dtype: Any) -> np.ndarray:

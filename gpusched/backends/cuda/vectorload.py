@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from gpusched.backends.cuda.numba_cuda import intrinsic, types
-from gpusched.emit.skeleton.text import WIDTHS
+from gpusched.emit.skeleton.source_lines import WIDTHS
 
 
 class _Access:

@@ -74,10 +74,7 @@ class System(ABC):
     def settled(self, request: Request) -> Request:
         """Return the request with what it left open; refuse what this system cannot do.
 
-        Raises
-        ------
-        ValueError
-            If it cannot.
+        Raises `ValueError` if it cannot.
         """
         if request.image is not None or request.claim is not None:
             raise ValueError("--image and --claim are for Kubernetes: use them with --backend k8s")
@@ -86,10 +83,8 @@ class System(ABC):
     def ask(self, *command: str, text: str = "") -> str:
         """Run a command of the batch system and return what it prints.
 
-        Raises
-        ------
-        SystemFailure
-            If there is no such command, or it fails; the message has what it said.
+        Raises `SystemFailure` if there is no such command, or it fails; the message has what it
+        said.
         """
         require(command[0], self.remedy)
         try:
@@ -168,6 +163,8 @@ def job_script(flags: Sequence[str], request: Request, folder: str, before: str 
 def on_hosts(launcher: str, variable: str, part: LaunchOptions) -> list[list[str]]:
     """Return commands that start a node's part on each host of a job.
 
+    Raises `SystemFailure` if there is no such variable.
+
     Parameters
     ----------
     launcher
@@ -177,11 +174,6 @@ def on_hosts(launcher: str, variable: str, part: LaunchOptions) -> list[list[str
         machine, where the job's script runs.
     part
         The part of one node, but for its rank.
-
-    Raises
-    ------
-    SystemFailure
-        If there is no such variable.
     """
     file = os.environ.get(variable)
     if file is None:

@@ -42,19 +42,15 @@ class Status:
 def start(name: str, arguments: dict[str, Any]) -> Record:
     """Start a cluster that outlives this process; return what its manager wrote down.
 
+    Raises `ValueError` if the name cannot be one; `StartError` if there is one of that name, or it
+    does not start.
+
     Parameters
     ----------
     name
         Of the cluster.
     arguments
         Those of `gpusched.Cluster`, as JSON can hold them, and ``tls``, a folder of certificates.
-
-    Raises
-    ------
-    ValueError
-        If the name cannot be one.
-    StartError
-        If there is one of that name, or it does not start.
     """
     folder = state.folder_of(name)
     state.log_of_failure(folder).unlink(missing_ok=True)
@@ -84,10 +80,7 @@ def start(name: str, arguments: dict[str, Any]) -> Record:
 def status(name: str) -> Status:
     """Return how a cluster is.
 
-    Raises
-    ------
-    state.UnknownClusterError
-        If there is no trace of one.
+    Raises `state.UnknownClusterError` if there is no trace of one.
     """
     folder = _existing(name)
     try:
@@ -129,10 +122,7 @@ def scale(name: str, workers: int, timeout: float = 60) -> int:
 def stop(name: str, timeout: float = 30) -> str:
     """Stop a cluster and return in words what that took.
 
-    Raises
-    ------
-    state.UnknownClusterError
-        If there is no trace of one.
+    Raises `state.UnknownClusterError` if there is no trace of one.
     """
     folder = _existing(name)
     if not state.is_alive(folder):
@@ -166,10 +156,7 @@ def stop(name: str, timeout: float = 30) -> str:
 def log_of(name: str) -> Path:
     """Return the path of a cluster's log, or of that of its last start, which failed.
 
-    Raises
-    ------
-    state.UnknownClusterError
-        If there is no trace of one.
+    Raises `state.UnknownClusterError` if there is no trace of one.
     """
     folder = state.folder_of(name)
     kept = state.log_of_failure(folder)

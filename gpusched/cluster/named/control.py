@@ -57,10 +57,7 @@ async def listen(folder: Path, handler: Handler) -> asyncio.AbstractServer:
 def ask(folder: Path, request: dict[str, Any], timeout: float = 10) -> dict[str, Any]:
     """Send a request and return the answer.
 
-    Raises
-    ------
-    ControlError
-        If there is none in `timeout` seconds, or it reports an error.
+    Raises `ControlError` if there is none in `timeout` seconds, or it reports an error.
     """
     try:
         with _short(folder) as path, socket.socket(socket.AF_UNIX) as connection:

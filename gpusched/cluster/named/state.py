@@ -45,10 +45,8 @@ class DamagedError(RuntimeError):
 def root() -> Path:
     """Return the folder that holds this user's clusters, and make it if need be.
 
-    Raises
-    ------
-    gpusched.files.UnsafeFolderError
-        If it belongs to somebody else, or others may write to it.
+    Raises `gpusched.files.UnsafeFolderError` if it belongs to somebody else, or others may write to
+    it.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     base = Path(runtime) if runtime else Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}"
@@ -61,10 +59,7 @@ def root() -> Path:
 def folder_of(name: str) -> Path:
     """Return the folder of a cluster, whether or not there is one of that name.
 
-    Raises
-    ------
-    ValueError
-        If the name could not be a folder's.
+    Raises `ValueError` if the name could not be a folder's.
     """
     if _NAME.fullmatch(name) is None:
         raise ValueError(
@@ -82,13 +77,9 @@ def names() -> list[str]:
 def acquire(folder: Path) -> IO[str] | None:
     """Lock a cluster's folder for this process; return the lock, or None if it is held.
 
-    The system lets go of it when the process ends, however it ends, so that the lock shows
-    whether a cluster lives, and no other process can be taken for it.
-
-    Raises
-    ------
-    DamagedError
-        If something else than a folder is in the way.
+    The system lets go of it when the process ends, however it ends, so that the lock shows whether
+    a cluster lives, and no other process can be taken for it. Raises `DamagedError` if something
+    else than a folder is in the way.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -144,10 +135,7 @@ def write(folder: Path, record: Record) -> None:
 def read(folder: Path) -> Record | None:
     """Return the record of a cluster, or None where none was written.
 
-    Raises
-    ------
-    DamagedError
-        If it cannot be read.
+    Raises `DamagedError` if it cannot be read.
     """
     file = folder / "state.json"
     if os.path.lexists(folder) and not folder.is_dir():

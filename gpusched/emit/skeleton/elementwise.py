@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusched.emit.kernel import STILL, Access, Kernel
-from gpusched.emit.skeleton.text import Text, product, threads
+from gpusched.emit.skeleton.source_lines import Text, product, threads
 
 
 def flat(kernel: Kernel) -> str:
@@ -94,9 +94,9 @@ def _vectors(text: Text, indices: list[str], loaded: list[str] | None = None) ->
             results = [f"{name}_{suffix}{'_' * numbered}{lane}" for name, _ in text.outputs]
             text.write(f"{', '.join(results)} = {text.lane(lane, suffix)}")
     for suffix, index in zip(suffixes, indices, strict=True):
-        for name, _ in text.outputs:
+        for name, output in text.outputs:
             results = [f"{name}_{suffix}{'_' * numbered}{lane}" for lane in range(text.width)]
-            _store(text, name, index, results)
+            _store(text, name, text.place(name, output, index), results)
 
 
 def _load(text: Text, name: str, index: str, suffix: str) -> None:
@@ -116,5 +116,5 @@ def _store(text: Text, name: str, index: str, results: list[str]) -> None:
 def _single(text: Text, index: str) -> None:
     results = [f"{name}_value" for name, _ in text.outputs]
     text.write(f"{', '.join(results)} = {text.single(index)}")
-    for (name, _), result in zip(text.outputs, results, strict=True):
-        text.put(name, index, result)
+    for (name, output), result in zip(text.outputs, results, strict=True):
+        text.put(name, text.place(name, output, index), result)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from gpusched.emit import generate
 from gpusched.emit.generate import first_total, joined_total, loaded, stored
 from gpusched.emit.kernel import Kernel
-from gpusched.emit.skeleton.text import Text, product
+from gpusched.emit.skeleton.source_lines import Text, product
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 from gpusched.emit import generate
 from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
 from gpusched.emit.policy import LONGEST
-from gpusched.emit.skeleton.text import (
+from gpusched.emit.skeleton.source_lines import (
     Text,
     cost,
     product,

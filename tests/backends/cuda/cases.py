@@ -103,6 +103,9 @@ def _nests() -> list[Case]:
         Case("hillshade", lambda a: np.sqrt((a[2:, 1:-1] - a[:-2, 1:-1]) ** 2
                                             + (a[1:-1, 2:] - a[1:-1, :-2]) ** 2),
              pair((34, 66))),
+        # Kernels of their own write the first and the last column.
+        Case("gradient-of-rows", lambda a: np.gradient(a, axis=1), pair((20, 40))),
+        Case("gradient-of-3d", lambda a: np.gradient(a, axis=2), pair((3, 4, 9))),
     ]  # fmt: skip
 
 

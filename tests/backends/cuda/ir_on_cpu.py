@@ -19,7 +19,7 @@ from llvmlite import binding
 
 from gpusched.backends.cuda.compiler import Compiled
 from gpusched.backends.cuda.geometry import Geometry
-from gpusched.emit.skeleton.text import POSITIONS
+from gpusched.emit.skeleton.source_lines import POSITIONS
 
 CTYPES = {"bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double}
 CTYPES |= {

@@ -11,7 +11,7 @@ from gpusched.backends.cuda.compiler import THREADS
 from gpusched.backends.cuda.geometry import HIGHEST, Geometry, geometry
 from gpusched.emit import generate
 from gpusched.emit.kernel import Access, Input, Kernel, Output
-from gpusched.emit.skeleton.text import unroll, width
+from gpusched.emit.skeleton.source_lines import unroll, width
 
 DTYPES = st.sampled_from(["bool", "int16", "float32", "float64"])
 SIZES = st.integers(1, 2**40)

@@ -182,7 +182,7 @@ def runs(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
     import cupy
 
     free, _ = cupy.cuda.runtime.memGetInfo()
-    sides = [512] if rehearsal else [s for s in (16_384, 65_536) if 4 * s * s < free / 6]
+    sides = [512] if rehearsal else [s for s in (16_384, 49_152) if 4 * s * s < free / 6]
     return {f"Whole programs on {side} x {side} float32, 16 chunks": _runs(side) for side in sides}
 
 

@@ -88,7 +88,7 @@ def is_finite(value: Any) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.debugging.steps import is_finite
+    >>> from gpusched.debugging.traced_values import is_finite
     >>> is_finite(np.float32("nan")), is_finite(np.int8(3)), is_finite(np.str_("a"))
     (False, True, True)
     """
@@ -101,7 +101,7 @@ def plain(value: Any) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.debugging.steps import plain
+    >>> from gpusched.debugging.traced_values import plain
     >>> plain(np.float32(0.5)), plain(np.float64("inf")), plain(np.complex64(1))
     (0.5, 'inf', '(1+0j)')
     """

@@ -141,8 +141,8 @@ class Text:
         assert self.kernel.labels is not None
         return self.element(self.inputs[self.kernel.labels][0], index)
 
-    def place(self, name: str, operand: Input, index: str) -> str:
-        """Return where an input has the element at `index` of the innermost loop."""
+    def place(self, name: str, operand: Input | Output, index: str) -> str:
+        """Return where an operand has the element at `index` of the innermost loop."""
         last = len(operand.access) - 1
         if operand.access[last] is Access.LABELLED:
             return f"{self.label(index)} * {name}_s{last}"
