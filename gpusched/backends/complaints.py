@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 
 
@@ -35,13 +36,15 @@ def complaint(what: str, error: Exception, filename: str = "") -> str:
 
 def _stated(error: Exception) -> tuple[str, int] | None:
     place = getattr(error, "loc", None)
-    return (place.filename, place.line) if place is not None else None
+    if place is not None:
+        return place.filename, place.line
+    found = re.search(r'^File "(.*)", line (\d+)', str(error), re.MULTILINE)
+    return (os.path.abspath(found[1]), int(found[2])) if found else None
 
 
 def _innermost(text: str, filename: str) -> tuple[str, int] | None:
-    patterns = (rf"{re.escape(filename)} \((\d+)\)", rf'"{re.escape(filename)}", line (\d+)')
-    found = next(filter(None, (re.search(each, text) for each in patterns)), None)
-    return (filename, int(found[1])) if filename and found else None
+    found = re.search(rf"{re.escape(filename)} \((\d+)\)", text) if filename else None
+    return (filename, int(found[1])) if found else None
 
 
 def _message(text: str) -> str:
