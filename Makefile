@@ -13,6 +13,7 @@
 # make test-gpu-chunks  tests of graphs, plans, recordings, workers and models, their chunks on it
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
+# make test-python      fusion with another Python and its newest NumPy: PYTHON=python3.13 VENV=build/python3.13
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
 # And beside it: make test-ecosystem runs the tests of packages that use dask's arrays with all chunks
 # fused, make gpu-report measures a GPU, make test-nightly searches for new defects, make fuzz
@@ -35,7 +36,7 @@ WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-all test-processes test-processes-common test-exhaustive test-cuda test-gpu \
-    test-gpu-chunks test-gpu-common gpu-report test-models test-interop test-peers test-peers-common test-ecosystem test-nightly fuzz coverage bench docs lint format clean
+    test-gpu-chunks test-gpu-common gpu-report test-models test-python test-interop test-peers test-peers-common test-ecosystem test-nightly fuzz coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -103,6 +104,12 @@ test-models: $(VENV)/.models-test
 	$(PYTEST) $(WHOLE) tests/test_examples.py tests/test_documentation.py \
 	    -k "arrays or models or saved" $(ARGS)
 
+# Those that notice other bytecode, other functions in NumPy and what its compiler makes of them.
+test-python: $(VENV)/.python-test
+	$(PYTEST) $(PARALLEL) tests/graph/test_fusion_counts.py tests/graph/test_safety.py \
+	    tests/graph/test_safety_closures.py tests/record/test_rearranging.py \
+	    tests/emit/test_floating_point_errors.py::test_ordinary_numbers_and_nan_raise_nothing $(ARGS)
+
 test-interop: $(VENV)/.interop-test
 	$(PYTEST) $(WHOLE) tests/interop $(ARGS)
 	$(PYTEST) $(WHOLE) tests/test_documentation.py -k interoperate $(ARGS)
@@ -159,7 +166,7 @@ clean:
 	rm -rf $(VENV) build dist docs/_build docs/reference/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.gpu-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.gpu-test $(VENV)/.models-test $(VENV)/.python-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	@echo "installing gpusched with its $* packages in $(VENV): a minute or two"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(INSTALL) --quiet --editable '.[$*]'
 	@touch $@

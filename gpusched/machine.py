@@ -19,6 +19,7 @@ from gpusched.backends.cache import PreparedKernel, reference
 from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
+from gpusched.emit.operations import replaced
 from gpusched.store import codefiles, kernelfiles
 from gpusched.store.processors import cores, interpreted
 
@@ -121,7 +122,18 @@ def measure(known: Host | None = None) -> Machine:
     ----------
     known
         What has been measured already; None to measure it, too.
+
+    Raises
+    ------
+    RuntimeError
+        If a function of NumPy's is replaced: then nothing can be compiled.
     """
+    missing = replaced()
+    if missing:
+        raise RuntimeError(
+            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled to measure this "
+            "machine with: put NumPy's own function back first"
+        )
     return Machine(
         **asdict(known or measure_host()),
         simple_rate=_kernel_rate(_SIMPLE, "float64"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 
 
@@ -35,7 +36,10 @@ def complaint(what: str, error: Exception, filename: str = "") -> str:
 
 def _stated(error: Exception) -> tuple[str, int] | None:
     place = getattr(error, "loc", None)
-    return (place.filename, place.line) if place is not None else None
+    if place is not None:
+        return place.filename, place.line
+    found = re.search(r'^File "(.*)", line (\d+)', str(error), re.MULTILINE)
+    return (os.path.abspath(found[1]), int(found[2])) if found else None
 
 
 def _innermost(text: str, filename: str) -> tuple[str, int] | None:
@@ -62,6 +66,9 @@ _WORDS = [
         (r"unicode_type", r"a string"),
         (r"OptionalType\((.*?)\)", r"\1 or nothing"),
         (r"Cannot unify (.*?) and (.*?) for '\$?[\w.]+', defined at .*? \(\d+\)(; .*)?",
+         r"it is \1 on one path and \2 on another"),
+        # Python 3.12 leaves a function at each of its returns.
+        (r"Can't unify return type from the following types: ([^;]*?), ([^,;]*?)(; .*)?$",
          r"it is \1 on one path and \2 on another"),
         (r"No implementation of function Function\(<function (\w+) at 0x\w+>\) found for "
          r"signature:; >>> \w+\((.*?)\)", r"\1 cannot be called with \2 in a kernel"),

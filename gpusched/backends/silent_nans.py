@@ -2,6 +2,9 @@
 
 x86 has comparisons of vectors, least and greatest that raise an error for NaN, and LLVM uses them.
 They are given numbers instead where an operand is NaN; nothing else is known to differ.
+
+LLVM leaves that out where it knows that an operand is not NaN, and then computes both branches of
+the choice by which it knows it. So it must not know that what is asked is the operand: `_hidden`.
 """
 
 from __future__ import annotations
@@ -27,22 +30,30 @@ def compare(module: Any) -> None:
     """Change the comparisons in a module so that they raise nothing for NaN."""
     for function in module.functions:
         for block in function.blocks:
-            for place, each in reversed(list(enumerate(block.instructions))):
+            for each in list(block.instructions):
                 if each.opname == "fcmp" and each.op in _INSTEAD:
-                    block.instructions[place:place] = _compared_quietly(block, each)
+                    _compared_quietly(block, each)
 
 
-def _compared_quietly(block: Any, comparison: Any) -> list[Any]:
-    """Change a comparison's operands; return the instructions that make them."""
-    operands = comparison.operands
-    made = [ir.instructions.FCMPInstr(block, "ord", *operands)]
-    numbers = []
-    for x, instead in zip(operands, _INSTEAD[comparison.op], strict=True):
-        number = ir.instructions.LoadInstr(block, opaque(block.module, x.type, instead))
-        numbers.append(ir.instructions.SelectInstr(block, made[0], x, number))
-        made += [number, numbers[-1]]
-    comparison.operands = tuple(numbers)
-    return made
+def _hidden(builder: Any, x: Any) -> Any:
+    """Return a number of whose relation to x LLVM knows nothing: its bits, less an unknown zero."""
+    if isinstance(x, ir.Constant):
+        return x
+    whole = ir.IntType({ir.HalfType: 16, ir.FloatType: 32}.get(type(x.type), 64))
+    zero = builder.load(opaque(builder.module, whole, 0))
+    return builder.bitcast(builder.xor(builder.bitcast(x, whole), zero), x.type)
+
+
+def _compared_quietly(block: Any, comparison: Any) -> None:
+    """Change the operands of a comparison; what makes them is put before it."""
+    builder = ir.IRBuilder(block)
+    builder.position_before(comparison)
+    operands = [_hidden(builder, x) for x in comparison.operands]
+    numbers = builder.fcmp_ordered("ord", *operands)
+    comparison.operands = tuple(
+        builder.select(numbers, x, builder.load(opaque(block.module, x.type, instead)))
+        for x, instead in zip(operands, _INSTEAD[comparison.op], strict=True)
+    )
 
 
 class Inlined(numba_code.Inlined):
@@ -71,9 +82,10 @@ def _least(name: str, keeps_nan: bool) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         a, b = args
         kind = a.type
-        numbers = builder.fcmp_ordered("ord", a, b)
+        hidden = [_hidden(builder, x) for x in args]
+        numbers = builder.fcmp_ordered("ord", *hidden)
         number = builder.load(opaque(builder.module, kind, 0))
-        given = [builder.select(numbers, x, number) for x in args]
+        given = [builder.select(numbers, x, number) for x in hidden]
         function_type = ir.FunctionType(kind, [kind] * 2)
         function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], fnty=function_type)
         found = builder.call(function, given)
@@ -105,8 +117,9 @@ def _or_instead(instead: float) -> Any:
         """Return x, or a number for which there is no error where it or the other is NaN."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            numbers = builder.fcmp_ordered("ord", *args)
-            return builder.select(numbers, args[0], ir.Constant(args[0].type, instead))
+            hidden = [_hidden(builder, x) for x in args]
+            numbers = builder.fcmp_ordered("ord", *hidden)
+            return builder.select(numbers, hidden[0], ir.Constant(args[0].type, instead))
 
         return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
 

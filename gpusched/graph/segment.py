@@ -926,9 +926,10 @@ def unsuitable(values: tuple[Any, ...]) -> Reason | None:
     """Return why no kernel takes some inputs, made `flat`; None if they are taken, or no chunks."""
     missing = replaced()
     if missing:
-        return GraphBreak.REPLACED(
-            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
-        )
+        reason = f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        # Results are right, so that only a measurement would show that nothing is fused.
+        warnings.warn(f"{reason}: nothing is fused", RuntimeWarning, stacklevel=2)
+        return GraphBreak.REPLACED(reason)
     for value in values:
         kernels_take = isinstance(value, np.generic) or device_of(value) is not None
         if kernels_take or not hasattr(value, "__array_ufunc__"):

@@ -89,7 +89,8 @@ def opaque(module: Any, kind: Any, number: int) -> Any:
     found = module.globals.get(name)
     if found is None:
         found = ir.GlobalVariable(module, kind, name)
-        found.initializer = ir.Constant(kind, float(number))
+        whole = isinstance(kind, ir.IntType)
+        found.initializer = ir.Constant(kind, number if whole else float(number))
         found.linkage = "linkonce"  # Another module's could take its place.
     return found
 

@@ -605,6 +605,8 @@ def test_functions_of_numpys_that_are_replaced(name: str, monkeypatch: pytest.Mo
         return (x + len(name)) * 3  # Another plan for each name.
 
     monkeypatch.setattr(np, name, REPLACED[name])
+    with pytest.warns(RuntimeWarning, match=rf"numpy\.{name} .* nothing is fused"):
+        chain(da.from_array(values(), chunks=3)).compute(scheduler="sync")
     compare(lambda x: x.map_blocks(lambda b: np.nan_to_num(b) * np.sqrt(abs(b)), dtype="f8"))
     compare(lambda x: (x.sum(axis=0) + 1) / 2)
     compare(chain)

@@ -15,7 +15,8 @@ with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "wait"}):
     found = ((x * 2 + 1) / (x + 3)).sum().compute(scheduler="sync")
 y = np.arange(100_000.0)
 assert abs(found - ((y * 2 + 1) / (y + 3)).sum()) < 1e-6 * abs(found), found
-print(gpusched.statistics().fused_tasks)
+found = gpusched.statistics()
+print(found.fused_tasks, *{reason for _, reason in found.breaks}, sep="; ")
 """
 
 
@@ -48,8 +49,10 @@ def program() -> Finding:
         return Finding.failure(
             f"a small fused program fails: {done.problem}", "run gpusched info, report"
         )
-    if done.output == "0":
+    count, _, reasons = done.output.partition("; ")
+    if count == "0":
         return Finding.failure(
-            "a small program was not fused", "check gpusched info for what the settings say"
+            f"a small program was not fused: {reasons or 'nothing says why'}",
+            "check gpusched info for what the settings say",
         )
-    return Finding.ok(f"{done.output} chunk tasks fused, with NumPy's result")
+    return Finding.ok(f"{count} chunk tasks fused, with NumPy's result")
