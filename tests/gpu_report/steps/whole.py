@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-
 _CANCELLING = ("sum", "sum of columns", "first of the largest")
 
 
