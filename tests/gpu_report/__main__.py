@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=Path("build/gpu-report/results.jsonl"))
     parser.add_argument("--write", type=Path, metavar="PAGE", help="page to write")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="RESULTS",
-                        help="of earlier calls, for the page; the last of a step counts")  # fmt: skip
+                        help="of earlier calls, for the page: the last of a step")  # fmt: skip
     parser.add_argument("--rehearsal", action="store_true", help="small arrays and few cases")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS",
                         help="of any one step, at most")  # fmt: skip
