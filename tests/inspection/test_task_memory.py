@@ -32,8 +32,8 @@ def softmax(block: Any) -> Any:
     return exponents / exponents.sum(axis=1, keepdims=True)
 
 
-def filtered(block: Any) -> Any:
-    return np.fft.irfft(np.fft.rfft(block), block.shape[1])
+def rolled(block: Any) -> Any:
+    return (np.roll(block, 1, 0) + np.roll(block, -1, 0) + block) / 3
 
 
 @gpusched.kernel
@@ -147,7 +147,7 @@ def test_compiled_kernels_allocate_nothing_besides(name: str) -> None:
         assert each.predicted.peak == pytest.approx(each.fused, rel=0.1)
 
 
-@pytest.mark.parametrize("function", [filtered, sorted_rows])
+@pytest.mark.parametrize("function", [rolled, sorted_rows])
 def test_what_a_function_needs_besides_is_not_known(function: Callable[..., Any]) -> None:
     program = (wide() * 2 + 1).map_blocks(function) * 3 - 1
     with kernels_that_do_nothing():
