@@ -223,7 +223,15 @@ def _viewed(function: Callable[..., Any]) -> None:
     HANDLERS[function] = handler
 
 
-for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
+@_records(np.expand_dims)
+def _expand_dims(recorder: Recorder, a: Any, axis: Any) -> Any:
+    axes = tuple(axis) if isinstance(axis, list) else axis  # CuPy's takes no lists.
+    _array(a)._fresh = False
+    node = recorder.view(a._node, lambda array: np.expand_dims(array, axes), repeats=False)
+    return LazyChunk(recorder, node)
+
+
+for _function in (np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                   np.broadcast_to, np.rollaxis, np.flipud, np.fliplr):  # fmt: skip
     _viewed(_function)
 

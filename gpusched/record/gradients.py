@@ -72,6 +72,8 @@ def _steps(recorder: Recorder, given: tuple[Any, ...], lengths: list[int]) -> li
 def _step(recorder: Recorder, distances: Any, length: int) -> Spacing:
     if isinstance(distances, list | tuple):
         distances = np.asarray(distances)
+    if isinstance(distances, np.ndarray) and distances.dtype.kind not in "biufc":
+        raise UnfusibleError(GraphBreak.OPERAND, "distances that are no numbers")
     node = operand(recorder, distances)
     if not isinstance(node, Node) or not node.shape:
         return distances
