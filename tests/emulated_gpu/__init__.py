@@ -51,7 +51,8 @@ def activate() -> None:
         }
     )
     os.environ["CUPY_ACCELERATORS"] = ""  # CUB, whose kernels are machine code.
-    os.environ["CUPY_CACHE_DIR"] = str(build.cache() / "cupy-images")
+    # Of these sources: CuPy finds what it has kept by its own sources, which do not say more.
+    os.environ["CUPY_CACHE_DIR"] = str(build.folder() / "cupy-images")
     _activate_children()
     active = True
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sysconfig
 import threading
+from functools import cache as once
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "source"
@@ -49,6 +50,11 @@ def cache() -> Path:
     return root / "emulated_gpu"
 
 
+def folder() -> Path:
+    """Return the folder of what is compiled from the present sources."""
+    return cache() / _digest()
+
+
 def libraries() -> dict[str, Path]:
     """Return the libraries by name, compiled from the present sources.
 
@@ -57,14 +63,15 @@ def libraries() -> dict[str, Path]:
     RuntimeError
         The C compiler is missing or refuses a source.
     """
-    folder = cache() / _digest()
-    folder.mkdir(parents=True, exist_ok=True)
+    found = {name: folder() / name for name in _SOURCES}
     for name, sources in _SOURCES.items():
-        if not (folder / name).exists():
-            _compile(folder / name, sources)
-    return {name: folder / name for name in _SOURCES}
+        found[name].parent.mkdir(parents=True, exist_ok=True)
+        if not found[name].exists():
+            _compile(found[name], sources)
+    return found
 
 
+@once
 def _digest() -> str:
     found = hashlib.blake2b(sysconfig.get_path("include").encode(), digest_size=8)
     for path in sorted(SOURCE.iterdir()):

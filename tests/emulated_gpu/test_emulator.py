@@ -67,6 +67,12 @@ def test_kernels_convert_float16(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(found.get(), expected)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_smaller_of_a_number_and_a_nan_is_the_number(dtype: str) -> None:
+    values = cupy.asarray([np.nan, 3, np.nan, 5, np.nan], dtype)
+    assert (float(cupy.nanmin(values)), float(cupy.nanmax(values))) == (3, 5)
+
+
 def test_an_event_orders_two_streams() -> None:
     x = cupy.arange(8, dtype="f4")
     done = cupy.cuda.Stream.null.record()

@@ -47,6 +47,15 @@ using std::isfinite;
 using std::signbit;
 template <class A, class B> static inline auto min(A a, B b) { return b < a ? b : a; }
 template <class A, class B> static inline auto max(A a, B b) { return a < b ? b : a; }
+/* CUDA's give the number of a number and a NaN. */
+static inline float min(float a, float b) { return fminf(a, b); }
+static inline float max(float a, float b) { return fmaxf(a, b); }
+static inline double min(double a, double b) { return fmin(a, b); }
+static inline double max(double a, double b) { return fmax(a, b); }
+static inline double min(float a, double b) { return fmin(a, b); }
+static inline double max(float a, double b) { return fmax(a, b); }
+static inline double min(double a, float b) { return fmin(a, b); }
+static inline double max(double a, float b) { return fmax(a, b); }
 static inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
