@@ -56,7 +56,9 @@ DATA: dict[str, Callable[[], Any]] = {
     "ones": lambda: da.ones((40, 40), chunks=30) + da.arange(40, chunks=11),
     "masked": lambda: da.ma.masked_greater(X, 0.5).sum(axis=0),
     "big-endian": lambda: da.from_array(np.arange(9, dtype=">i4"), chunks=4),
-    "dates": lambda: da.from_array(np.arange("2020", "2021", dtype="M8[D]"), chunks=99) + 1,
+    "dates": lambda: (
+        da.from_array(np.arange("2020", "2021", dtype="M8[D]"), chunks=99) + np.timedelta64(1, "D")
+    ),
     "fields": lambda: da.from_array(np.ones(5, [("a", "f4"), ("b", "i2")]), chunks=3)["a"],
     "nothing": lambda: X[:0],
     "one number": lambda: da.from_array(np.array(3.5)) * 2,
