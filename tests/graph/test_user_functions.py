@@ -423,6 +423,7 @@ def total(x: da.Array) -> float:
     return float(x.map_blocks(scaled, dtype=float).sum().compute(scheduler="sync"))
 
 
+@pytest.mark.filterwarnings("ignore:numpy.sqrt is not NumPy's:RuntimeWarning")
 def test_changes_of_globals_defaults_and_callees(monkeypatch: pytest.MonkeyPatch) -> None:
     x = da.ones(6, chunks=3)
     assert total(x) == 18
@@ -454,6 +455,7 @@ def test_plans_notice_changes_of_what_kernels_read(monkeypatch: pytest.MonkeyPat
         np.testing.assert_array_equal(optimized.compute(scheduler="sync"), np.full(6, 28.0))
 
 
+@pytest.mark.filterwarnings("ignore:numpy.sqrt is not NumPy's:RuntimeWarning")
 def test_plans_are_for_values_as_they_are_when_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
     x = da.ones(6, chunks=3)
     graph = x.map_blocks(scaled, dtype=float)
