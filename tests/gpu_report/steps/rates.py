@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tests.gpu_report.steps.attempts import or_error
 
 
 def _size(rehearsal: bool, large: int) -> int:
@@ -213,7 +214,7 @@ def _runs(side: int) -> list[dict[str, Any]]:
             return {"dask + CuPy ms": round(plain * 1e3, 1), "gpusched ms": round(fused * 1e3, 1),
                     "ratio": round(plain / fused, 2)}  # fmt: skip
 
-        rows.append({"program": name, **_or_error(measured)})
+        rows.append({"program": name, **or_error(measured)})
         cupy.get_default_memory_pool().free_all_blocks()
     return rows
 
@@ -233,7 +234,7 @@ def unchanged(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
         kept = client.persist(da.map_blocks(_loaded, name="kept", chunks=chunks, meta=meta))
         wait(kept)
         for name, build in RUNS.items():
-            row = _or_error(lambda build=build: _moved(build, x, kept, client))
+            row = or_error(lambda build=build: _moved(build, x, kept, client))
             rows.append({"program": name, **row})
     return {f"Unchanged NumPy programs on {side} x {side} float32": rows}
 
@@ -269,15 +270,6 @@ def _moved(build: Callable[[Any], Any], x: Any, kept: Any, client: Any) -> dict[
             counts.host_reasons, key=counts.host_reasons.__getitem__, default=("", "")
         )[1],
     }  # fmt: skip
-
-
-def _or_error(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what is measured, or the error, so that a program does not end those after it."""
-    try:
-        return measure()
-    except Exception as error:  # noqa: BLE001  The report is about it.
-        traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {error}"[:300]}
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -13,6 +14,7 @@ from gpusched.emit.operations import OPERATIONS
 from tests.backends.cuda.cases import ELEMENTWISE, REDUCTIONS
 from tests.backends.cuda.runtimes import GpuHostRuntime
 from tests.emit.test_operations import CASES, fuses, ufunc_of
+from tests.gpu_report.steps.attempts import or_error
 from tests.record import recording
 from tests.vectormath.test_vectormath import TRUE
 
@@ -46,20 +48,12 @@ def ulp(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
     cases = [(n, d) for n, d in CASES if d in ("float32", "float64") and fuses(n, d)]
     bits = 10 if rehearsal else 22
     rows = [
-        {"operation": name, "dtype": dtype, **_or_error(name, dtype, bits)}
+        {"operation": name, "dtype": dtype, **or_error(partial(_farthest, name, dtype, bits))}
         for name, dtype in (cases[: 2 * _REHEARSED] if rehearsal else cases)
     ]
     over = [row for row in rows if row.get("from the true value", row.get("from NumPy", np.inf))
             > row.get("allowed", 0)]  # fmt: skip
     return {"Operations that are farther than allowed": over, "Distance in ULP": rows}
-
-
-def _or_error(name: str, dtype: str, bits: int) -> dict[str, Any]:
-    try:
-        return _farthest(name, dtype, bits)
-    except Exception as error:  # noqa: BLE001  The report is about it.
-        traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {error}"[:300]}
 
 
 def _farthest(name: str, dtype: str, bits: int) -> dict[str, Any]:
