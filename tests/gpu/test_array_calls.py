@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import emulated_gpu
 from tests.emit import test_operations as operations
 from tests.record import recording
 
@@ -19,6 +20,8 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with gpu_worker() as worker:
         monkeypatch.setitem(recording.PLACES, "gpu", worker.place())
+        if not emulated_gpu.active:  # A card takes subnormal numbers of float32 for zero in CuPy's.
+            monkeypatch.setattr(operations, "FLOATS", [x for x in operations.FLOATS if x != 1e-40])
         yield
 
 

@@ -186,6 +186,7 @@ def test_frames_of_a_gpu_hold_the_same_where_a_gpu_is_emulated(tensor: Any) -> N
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 @given(tensors())
 def test_gpu_tensor_comes_back_on_the_gpu(tensor: Any) -> None:
     tensor = tensor.to("cuda")
