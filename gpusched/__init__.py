@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from gpusched import models as models
     from gpusched import ops as ops
     from gpusched import threadsafe as threadsafe
-    from gpusched.batch import checkpoint
     from gpusched.cluster import Cluster, local
     from gpusched.debugging import debug, find_nonfinite, trace_element
     from gpusched.graph import disable, enable, fusible
     from gpusched.inspection import explain
+    from gpusched.jobs import checkpoint
     from gpusched.kernels import kernel
     from gpusched.models import apply
     from gpusched.profiling import profile
@@ -52,7 +52,7 @@ _HOMES = {
     "Cluster": "gpusched.cluster",
     "Statistics": "gpusched.store.statistics",
     "apply": "gpusched.models",
-    "checkpoint": "gpusched.batch",
+    "checkpoint": "gpusched.jobs",
     "debug": "gpusched.debugging",
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",

@@ -35,6 +35,7 @@ PATTERNS = {
     "bug": r"(?<!egmentation )(?<!Jacksboro )(?<!page )(?<!tests/)\bfaults?\b",
     "again, forever, must, fix, rarely, instead of": r"\banew\b|\bfor ever\b|\bshall\b"
     r"|\bmend(?:s|ed)?\b|\bseldom\b|\bin the place of\b",
+    "queueing system, job": r"\bbatch (?:systems?|jobs?)\b",
     "is": r"\b(?:lies|lie)\b(?! to\b)",
 }
 """Patterns of what is not to be written, by what is to be written."""
@@ -95,6 +96,7 @@ def test_glossary(lines: list[tuple[str, str]], instead: str) -> None:
         ("is", "results lie on the GPU"),
         ("again, forever, must, fix, rarely, instead of", "it is made anew"),
         ("bug", "a fault of the worker"),
+        ("queueing system, job", "the nodes of a batch system"),
     ],
 )
 def test_patterns_find_what_the_glossary_names(instead: str, text: str) -> None:

@@ -153,7 +153,7 @@ MAY_USE = {
         "store",
         "workers",
     },
-    "batch": {
+    "jobs": {
         "adapters",
         "cluster",
         "config",
@@ -166,7 +166,7 @@ MAY_USE = {
     },
     "cli": {
         "adapters",
-        "batch",
+        "jobs",
         "cluster",
         "config",
         "cudadriver",

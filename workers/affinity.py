@@ -9,7 +9,7 @@ from itertools import pairwise
 
 
 def allowed_cpus() -> tuple[int, ...]:
-    """Return the cores that this process may use, which a batch system may have restricted."""
+    """Return the cores that this process may use, which a queueing system may have restricted."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
@@ -73,8 +73,8 @@ def slices(cpus: Sequence[int], count: int) -> list[tuple[int, ...]]:
 def pin(cpus: Iterable[int]) -> str | None:
     """Bind every thread of this process to cores; return why that was refused, or None.
 
-    A refusal is not an error of the worker, which runs on the cores it has: batch systems allow a
-    process some of the cores only, and answer EINVAL for the others.
+    A refusal is not an error of the worker, which runs on the cores it has: queueing systems allow
+    a process some of the cores only, and answer EINVAL for the others.
     """
     if not hasattr(os, "sched_setaffinity"):
         return "this operating system binds no process to cores"

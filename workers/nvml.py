@@ -155,7 +155,7 @@ def _handles(library: Any) -> list[Any]:
             handle = library.nvmlDeviceGetHandleByIndex(index)
             library.nvmlDeviceGetUUID(handle)
         except library.NVMLError as error:
-            # A batch system hides other jobs' GPUs by NVML_ERROR_NO_PERMISSION, which is no news.
+            # Queueing systems hide other jobs' GPUs by NVML_ERROR_NO_PERMISSION, which is no news.
             if getattr(error, "value", None) != _NO_PERMISSION:
                 logger.warning("GPU %d is left out, since NVML says: %s", index, error)
         else:

@@ -40,7 +40,7 @@ def check(expected: str, driver: Any = None) -> None:
     raise WrongDeviceError(
         f"{_told(expected)} and sees {' and '.join(found)}. Something has set "
         f"that variable, or asked CUDA for its devices, before the worker started: look at "
-        f"preloads, sitecustomize and the batch system"
+        f"preloads, sitecustomize and the queueing system"
     )
 
 
@@ -65,8 +65,8 @@ def visible_uuids(driver: Any = None) -> list[str]:
     status, devices = cudadriver.start(driver)
     if status == cudadriver.NO_DEVICE or (not status and not devices):
         raise WrongDeviceError(
-            "the process sees none: has a batch system hidden it, or set that variable to one that "
-            "is not there? Compare with `nvidia-smi -L`"
+            "the process sees none: has a queueing system hidden it, or set that variable to one "
+            "that is not there? Compare with `nvidia-smi -L`"
         )
     if status:
         raise WrongDeviceError(

@@ -278,7 +278,7 @@ def configured_limit() -> int:
     """
     value = config.get("memory.pool-limit")
     if type(value) is float and 0 <= value < 1:
-        # The limit of this container or batch job, where it has one.
+        # The limit of this container or job, where it has one.
         from distributed.system import MEMORY_LIMIT
 
         return int(value * MEMORY_LIMIT)

@@ -11,7 +11,7 @@ from gpusched import __version__
 
 COMMANDS = {
     "run": "Run SCRIPT, an unchanged dask program, with fusion on.",
-    "submit": "Run SCRIPT with workers on the nodes of a batch system.",
+    "submit": "Run SCRIPT with workers on the nodes of a queueing system.",
     "jobs": "List, show, cancel and forget jobs of `gpusched submit`.",
     "launch": "Run SCRIPT on the nodes of a job.",
     "explain": "Explain what SCRIPT would compute, without computing it.",

@@ -27,7 +27,7 @@ def jobs() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_jobs(as_json: bool) -> None:
     """Show all jobs, the newest last."""
-    from gpusched.batch.jobs import everything
+    from gpusched.jobs.submitted import everything
 
     _show(everything(), as_json)
 
@@ -37,10 +37,10 @@ def list_jobs(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(job: str | None, as_json: bool) -> None:
     """Show how JOB is, or all jobs."""
-    from gpusched.batch import jobs
+    from gpusched.jobs import submitted
 
     with _told():
-        found = jobs.everything() if job is None else [jobs.find(job)]
+        found = submitted.everything() if job is None else [submitted.find(job)]
     _show(found, as_json)
 
 
@@ -63,10 +63,10 @@ def _show(jobs: Iterable[Any], as_json: bool) -> None:
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job is over, or Ctrl-C.")
 def logs(job: str, follow: bool) -> None:
     """Print what JOB has printed."""
-    from gpusched.batch import jobs
+    from gpusched.jobs import submitted
 
     with _told():
-        log = jobs.Log(jobs.find(job), _write)
+        log = submitted.Log(submitted.find(job), _write)
         if follow:
             log.follow()
         else:
@@ -77,10 +77,10 @@ def logs(job: str, follow: bool) -> None:
 @click.argument("job")
 def cancel(job: str) -> None:
     """Cancel JOB: end its script, workers and scheduler."""
-    from gpusched.batch import jobs
+    from gpusched.jobs import submitted
 
     with _told():
-        ended = jobs.cancel(jobs.find(job))
+        ended = submitted.cancel(submitted.find(job))
     click.echo(f"job {job} is asked to stop" if ended else f"job {job} was over already")
 
 
@@ -88,10 +88,10 @@ def cancel(job: str) -> None:
 @click.argument("job")
 def remove(job: str) -> None:
     """Remove the log and the checkpoints of JOB, which must be over."""
-    from gpusched.batch import jobs
+    from gpusched.jobs import submitted
 
     with _told():
-        jobs.remove(jobs.find(job))
+        submitted.remove(submitted.find(job))
     click.echo(f"job {job} is removed")
 
 
@@ -100,19 +100,19 @@ def wait_for(job: Any) -> int:
 
     SIGINT and SIGTERM cancel the job, which is waited for all the same.
     """
-    from gpusched.batch import jobs
     from gpusched.cli.signals import stopping_cleanly
+    from gpusched.jobs import submitted
 
     told = None
     with _told():
-        log = jobs.Log(job, _write)
+        log = submitted.Log(job, _write)
         try:
             with stopping_cleanly():
                 ended = log.follow()
         except (KeyboardInterrupt, SystemExit) as stop:
             told = stop
             click.echo(f"cancelling job {job.identity}; once more to leave it to itself", err=True)
-            jobs.cancel(job)
+            submitted.cancel(job)
             ended = log.follow()
     if isinstance(told, SystemExit):
         return int(str(told.code))
@@ -126,8 +126,8 @@ def wait_for(job: Any) -> int:
 @contextmanager
 def _told() -> Iterator[None]:
     """Turn what may go wrong into a message and an exit code."""
-    from gpusched.batch.jobs import JobError, UnknownJobError
-    from gpusched.batch.systems.system import SystemFailure
+    from gpusched.jobs.submitted import JobError, UnknownJobError
+    from gpusched.jobs.systems.system import SystemFailure
 
     try:
         yield
@@ -142,8 +142,8 @@ def _write(text: str) -> None:
 
 
 def _state(job: Any) -> tuple[str, int | None]:
-    from gpusched.batch.jobs import status
-    from gpusched.batch.systems.system import SystemFailure
+    from gpusched.jobs.submitted import status
+    from gpusched.jobs.systems.system import SystemFailure
 
     try:
         found = status(job)

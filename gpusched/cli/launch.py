@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from gpusched.batch.systems import NAMES
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.types import count, seconds
+from gpusched.jobs.systems import NAMES
 
 _PATH = click.Path(path_type=Path)
 
@@ -20,7 +20,7 @@ _PATH = click.Path(path_type=Path)
     "launch",
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
 )
-@click.option("--backend", type=click.Choice(NAMES), help="The batch system whose job this is.")
+@click.option("--backend", type=click.Choice(NAMES), help="The queueing system whose job this is.")
 @click.option("--folder", type=_PATH, help="The job's folder, which all nodes see.")
 @click.option("--nodes", type=count(1), default=1, help="Number of local nodes.")
 @click.option("--gpus-per-node", type=count(), help="GPUs of each node; 0 for CPU workers.")
@@ -48,7 +48,7 @@ def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) ->
     arguments, and preceded by flags of gpusched run. The exit code is the script's; 124 says that
     the time was over.
     """
-    from gpusched.batch.launch_options import LaunchOptions
+    from gpusched.jobs.launch_options import LaunchOptions
 
     options = LaunchOptions(command=command, **flags)
     try:
@@ -58,8 +58,8 @@ def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) ->
 
 
 def _launch(options: Any) -> int:
-    from gpusched.batch import head_node, node
-    from gpusched.batch.systems.system import SystemFailure
+    from gpusched.jobs import head_node, node
+    from gpusched.jobs.systems.system import SystemFailure
 
     script = read_command(options.command)
     if options.backend is not None:

@@ -1,4 +1,4 @@
-"""``gpusched submit``: a script and its cluster as a job of a batch system."""
+"""``gpusched submit``: a script and its cluster as a job of a queueing system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from gpusched.batch.systems import NAMES
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.launch import read_command
 from gpusched.cli.types import count, size
+from gpusched.jobs.systems import NAMES
 
 _PATH = click.Path(path_type=Path)
 _PASSED_ON = (
@@ -39,7 +39,7 @@ _PASSED_ON = (
 @click.option(
     "--backend",
     type=click.Choice(NAMES),
-    help="The batch system, or this machine.  [default: the one whose command is here, else local]",
+    help="The queueing system, or local.  [default: the one whose command is on PATH, else local]",
 )
 @click.option("--nodes", type=count(1), metavar="N", default=1, show_default=True)
 @click.option("--gpus-per-node", type=count(), metavar="N", help="0 for CPU workers.")
@@ -75,7 +75,7 @@ _PASSED_ON = (
 def submit(
     context: click.Context, /, command: tuple[str, ...], dry_run: bool, wait: bool, **flags: Any
 ) -> None:
-    """Run SCRIPT with workers on the nodes of a batch system.
+    """Run SCRIPT with workers on the nodes of a queueing system.
 
     It starts one worker per GPU on each node, and on the first also the scheduler and the script,
     whose Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by
@@ -83,7 +83,7 @@ def submit(
 
     Ctrl-C while --wait waits cancels the job.
     """
-    from gpusched.batch import systems
+    from gpusched.jobs import systems
 
     try:
         request = _request(command, flags)
@@ -96,13 +96,13 @@ def submit(
 
 
 def _submit(request: Any, wait: bool) -> int:
-    from gpusched.batch import jobs
-    from gpusched.batch.systems.system import SystemFailure
     from gpusched.cli.jobs import wait_for
     from gpusched.files import UnsafeFolderError
+    from gpusched.jobs import submitted
+    from gpusched.jobs.systems.system import SystemFailure
 
     try:
-        job = jobs.submit(request)
+        job = submitted.submit(request)
     except (SystemFailure, UnsafeFolderError, OSError) as error:
         raise Failed(str(error)) from None
     click.echo(f"job {job.identity} is submitted", err=wait)
@@ -115,8 +115,8 @@ def _submit(request: Any, wait: bool) -> int:
 
 def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
     from gpusched import config
-    from gpusched.batch import jobs, systems
-    from gpusched.batch.request import Request, read_time
+    from gpusched.jobs import submitted, systems
+    from gpusched.jobs.request import Request, read_time
 
     _check_command(command, flags["directory"])
     for name in ("scheduler", "worker"):
@@ -129,11 +129,11 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
         name=flags["name"] or _name(command),
         seconds=read_time("--time", flags["time"]),
         grace=read_time("--grace", flags["grace"]),
-        root=jobs.root(),
+        root=submitted.root(),
         directory=(flags["directory"] or Path.cwd()).absolute(),
         python=flags["python"] or sys.executable,
         memory=flags["memory"],
-        requeues=config.get("batch.requeues") if flags["requeue"] else 0,
+        requeues=config.get("jobs.requeues") if flags["requeue"] else 0,
         checkpoints=None if flags["checkpoints"] is None else flags["checkpoints"].absolute(),
         kernels=None if flags["kernels"] is None else flags["kernels"].absolute(),
         # On Kubernetes it is no folder, but the name of a Secret.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.batch.jobs import _RECORD
+from gpusched.jobs.submitted import _RECORD
 from tests.cli.conftest import call
 
 

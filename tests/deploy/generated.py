@@ -42,7 +42,7 @@ def printed(file: str) -> str:
     """Return what `gpusched submit` prints for a file."""
     # The request's folders are those of nodes, of which this machine knows nothing.
     with (
-        dask.config.set({"gpusched.batch.folder": "/shared/jobs"}),
+        dask.config.set({"gpusched.jobs.folder": "/shared/jobs"}),
         mock.patch("gpusched.cli.submit._check_folders"),
     ):
         words = ["submit", *_EVERY, *FILES[file], "--", "script.py"]

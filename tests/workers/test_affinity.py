@@ -95,7 +95,7 @@ def test_thread_that_starts_meanwhile_is_bound_too(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("error", [OSError(22, "Invalid argument"), PermissionError(1, "refused")])
-def test_refusal_of_a_batch_system_is_told(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
     def refuse(*_: object) -> None:
         raise error
 

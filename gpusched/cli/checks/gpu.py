@@ -107,7 +107,7 @@ def _without_device() -> Finding:
     if asked is None:
         return Finding.failure(
             "the driver works and shows no GPU",
-            "look at nvidia-smi; check that the batch job or the container asked for GPUs",
+            "look at nvidia-smi; check that the job or the container asked for GPUs",
         )
     if asked.strip() in ("", "-1", "NoDevFiles"):
         return Finding.skipped(f"{ENVIRONMENT_VARIABLE}={asked} hides every GPU")
@@ -181,6 +181,7 @@ def pinning() -> Finding:
     told = f"this process may use cores {affinity.ranges(allowed)}"
     if far:
         return Finding.warning(
-            f"{'; '.join(far)}; {told}", "ask the batch system for cores near the GPUs, or --no-pin"
+            f"{'; '.join(far)}; {told}",
+            "ask the queueing system for cores near the GPUs, or --no-pin",
         )
     return Finding.ok(told)

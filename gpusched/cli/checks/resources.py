@@ -83,7 +83,7 @@ def _take(listener: socket.socket, received: list[bytes]) -> None:
 def memory_limit() -> Finding:
     """Compare the limit that workers share with what the machine has."""
     total = psutil.virtual_memory().total
-    source = " (the limit of this container, batch job or session)" if total > MEMORY_LIMIT else ""
+    source = " (the limit of this container, job or session)" if total > MEMORY_LIMIT else ""
     told = f"{format_bytes(MEMORY_LIMIT)} of {format_bytes(total)}{source}"
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
@@ -93,7 +93,7 @@ def memory_limit() -> Finding:
         )
     if MEMORY_LIMIT < 2**30:
         return Finding.warning(
-            f"workers share only {told}", "give the container or the batch job more memory"
+            f"workers share only {told}", "give the container or the job more memory"
         )
     return Finding.ok(f"workers share {told}")
 

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from gpusched import config
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.node_processes import TERMINATED, Children, Stopped
 from gpusched.files import write_whole
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.node_processes import TERMINATED, Children, Stopped
 from gpusched.quantities import read_seconds
 
 RANKS = (
@@ -33,7 +33,7 @@ CLOSING = 15.0
 """Seconds that scheduler and workers have to end; workers take 10 at most."""
 _LOOK = 0.2
 """Seconds between two looks at the shared folder."""
-_PATIENCE = "gpusched.batch.start-timeout"
+_PATIENCE = "gpusched.jobs.start-timeout"
 """The setting that says how long a node waits for the first one's scheduler."""
 _KILLED = 137
 """Exit code of what SIGKILL ended."""
@@ -53,7 +53,7 @@ def rank_here() -> int:
     Examples
     --------
     >>> import os
-    >>> from gpusched.batch.node import rank_here
+    >>> from gpusched.jobs.node import rank_here
     >>> os.environ["SLURM_PROCID"] = "3"
     >>> rank_here()
     3
@@ -193,7 +193,7 @@ def _join_once(
     workers: list[subprocess.Popen[bytes]],
 ) -> int:
     assert options.run is not None
-    patience = read_seconds(_PATIENCE, config.get("batch.start-timeout"))
+    patience = read_seconds(_PATIENCE, config.get("jobs.start-timeout"))
     deadline = time.monotonic() + patience
     while (address := _told(options)) is None:
         # The scheduler removes its file when it ends, so a late node may find none, and the code.
@@ -271,7 +271,7 @@ def _environment(options: LaunchOptions, folder: str) -> dict[str, str]:
     # The log is the script's; distributed tells of each connection unless told otherwise.
     told["DASK_LOGGING__DISTRIBUTED"] = os.environ.get("DASK_LOGGING__DISTRIBUTED", "warning")
     if options.checkpoints is not None:
-        told["DASK_GPUSCHED__BATCH__CHECKPOINTS"] = str(options.checkpoints)
+        told["DASK_GPUSCHED__JOBS__CHECKPOINTS"] = str(options.checkpoints)
     return told | (_encrypting(options.tls) if options.tls is not None else {})
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, clock, job_script, on_hosts
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.request import Request
+from gpusched.jobs.systems.system import System, clock, job_script, on_hosts
 
 _STATES = {**dict.fromkeys("QHWT", "queued"), **dict.fromkeys("RESBU", "running")}
 """By the letters of qstat; others are of jobs that are over."""

@@ -21,12 +21,12 @@ def submit(*flags: str) -> Result:
 
 
 def script(backend: str, *flags: str, command: str = "script.py --n 3") -> str:
-    """Return the job script of a request that every batch system takes."""
+    """Return the job script of a request that every queueing system takes."""
     every = ["--dry-run", "--directory=/shared/project", "--python=/shared/venv/bin/python"]
     own = KUBERNETES if backend == "k8s" else ()
     # The request's folders are those of nodes, of which this machine knows nothing.
     with (
-        dask.config.set({"gpusched.batch.folder": "/shared/jobs"}),
+        dask.config.set({"gpusched.jobs.folder": "/shared/jobs"}),
         mock.patch("gpusched.cli.submit._check_folders"),
     ):
         done = submit(f"--backend={backend}", *every, *own, *flags, "--", *command.split())
@@ -35,7 +35,7 @@ def script(backend: str, *flags: str, command: str = "script.py --n 3") -> str:
 
 
 def program(folder: Path, name: str, text: str) -> None:
-    """Write a program that stands in for one of a batch system's."""
+    """Write a program that stands in for one of a queueing system's."""
     path = folder / name
     path.write_text(f"#!/bin/bash\n{text}\n")
     path.chmod(0o755)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from pytest_mock import MockerFixture
 
-from gpusched.batch.node_processes import Children, Stopped
+from gpusched.jobs.node_processes import Children, Stopped
 from tests.cli.conftest import hear_requests
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_gone

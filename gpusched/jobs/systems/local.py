@@ -1,4 +1,4 @@
-"""The local machine as a batch system: a job starts at once, and nodes are process groups."""
+"""The local machine as a queueing system: a job starts at once, and nodes are process groups."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.request import Request
-from gpusched.batch.systems.system import (
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.request import Request
+from gpusched.jobs.systems.system import (
     System,
     SystemFailure,
     job_script,
@@ -77,14 +77,14 @@ class Local(System):
 
     def state(self, number: str) -> str | None:
         """Look whether the folder is locked."""
-        from gpusched.batch.jobs import root
         from gpusched.cluster.named import state
+        from gpusched.jobs.submitted import root
 
         return "running" if state.is_alive(root() / f"local-{number}") else None
 
     def cancel(self, number: str) -> None:
         """Ask the job to stop, by SIGTERM."""
-        from gpusched.batch.jobs import root
+        from gpusched.jobs.submitted import root
 
         if self.state(number) is None:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 import dask.config
 import pytest
 
-from tests.batch.dry import KUBERNETES, first_on_path, program, submit
+from tests.jobs.dry import KUBERNETES, first_on_path, program, submit
 
 SLURM = "--backend=slurm"
 LOCAL = "--backend=local"
@@ -42,7 +42,7 @@ BAD = [
     ([SLURM, "--memory-per-node=-1", "script.py"], "--memory-per-node cannot be '-1'"),
     ([SLURM, "--memory-per-node=3", "script.py"], "64.00 MiB or more"),
     ([SLURM, "--name=my job", "script.py"], "'my job' cannot be a job's name"),
-    ([SLURM, "--option=exclusive", "script.py"], "should be one flag of the batch system"),
+    ([SLURM, "--option=exclusive", "script.py"], "should be one flag of the queueing system"),
     (
         [SLURM, "--worker-options=--threads=x", "script.py"],
         "--worker-options '--threads=x': 'x' is",
@@ -90,7 +90,7 @@ def test_bad_input_is_named_and_nothing_is_made(
     ("backend", "command"),
     [("slurm", "sbatch"), ("pbs", "qsub"), ("lsf", "bsub"), ("k8s", "kubectl")],
 )
-def test_batch_system_that_is_not_here_is_named(
+def test_queueing_system_that_is_not_here_is_named(
     backend: str, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -101,7 +101,7 @@ def test_batch_system_that_is_not_here_is_named(
 
 
 @pytest.mark.processes
-def test_what_the_batch_system_refuses_is_told(
+def test_what_the_queueing_system_refuses_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program(tmp_path, "sbatch", 'echo "sbatch: error: invalid partition: x" >&2; exit 1')
@@ -146,15 +146,15 @@ def test_folder_of_others_is_not_used(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    with dask.config.set({"gpusched.batch.folder": str(shared)}):
+    with dask.config.set({"gpusched.jobs.folder": str(shared)}):
         done = submit(LOCAL, "--gpus-per-node=0", "script.py")
     assert done.exit_code == 1
-    assert "set gpusched.batch.folder to a folder of your own" in done.output
+    assert "set gpusched.jobs.folder to a folder of your own" in done.output
     assert os.listdir(shared) == []
 
 
-def test_folder_that_batch_systems_cannot_read_is_refused() -> None:
-    with dask.config.set({"gpusched.batch.folder": "/my jobs"}):
+def test_folder_that_queueing_systems_cannot_read_is_refused() -> None:
+    with dask.config.set({"gpusched.jobs.folder": "/my jobs"}):
         done = submit(SLURM, "--dry-run", "script.py")
     assert done.exit_code == 2
-    assert "the folder of jobs cannot be '/my jobs': set gpusched.batch.folder" in done.output
+    assert "the folder of jobs cannot be '/my jobs': set gpusched.jobs.folder" in done.output

@@ -13,17 +13,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpusched import config
-from gpusched.batch import systems
-from gpusched.batch.node_processes import TERMINATED
-from gpusched.batch.request import Request
 from gpusched.files import write_whole
+from gpusched.jobs import systems
+from gpusched.jobs.node_processes import TERMINATED
+from gpusched.jobs.request import Request
 
 _JOB = re.compile(r"([a-z0-9]+)-([\w.\[\]-]+)")
 _RECORD = "job.json"
 _LOOK = 0.5
 """Seconds between two looks at a job's files."""
 _ASK = 10.0
-"""Seconds between two questions to a batch system."""
+"""Seconds between two questions to a queueing system."""
 
 
 class UnknownJobError(LookupError):
@@ -39,9 +39,9 @@ class Job:
     """A job that was submitted."""
 
     backend: str
-    """The batch system."""
+    """The queueing system."""
     number: str
-    """As the batch system calls it."""
+    """As the queueing system calls it."""
     name: str
     """As the user calls it."""
     command: tuple[str, ...]
@@ -85,12 +85,12 @@ def root() -> Path:
     Examples
     --------
     >>> import dask.config
-    >>> from gpusched.batch.jobs import root
-    >>> with dask.config.set({"gpusched.batch.folder": "/shared/jobs"}):
+    >>> from gpusched.jobs.submitted import root
+    >>> with dask.config.set({"gpusched.jobs.folder": "/shared/jobs"}):
     ...     str(root())
     '/shared/jobs'
     """
-    chosen = config.get("batch.folder")
+    chosen = config.get("jobs.folder")
     if chosen != "default":
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
@@ -100,13 +100,13 @@ def root() -> Path:
 def submit(request: Request) -> Job:
     """Submit a job, and note it.
 
-    Raises `gpusched.batch.systems.system.SystemFailure` if the batch system is not there, or
+    Raises `gpusched.jobs.systems.system.SystemFailure` if the queueing system is not there, or
     refuses the job; `gpusched.files.UnsafeFolderError` if the folder of jobs is not this user's
     alone.
     """
     from gpusched.files import own_folder
 
-    own_folder(request.root, "set gpusched.batch.folder to a folder of your own")
+    own_folder(request.root, "set gpusched.jobs.folder to a folder of your own")
     number = systems.find(request.backend).submit(request)
     job = Job(
         backend=request.backend,
@@ -144,11 +144,11 @@ def everything() -> list[Job]:
 def status(job: Job) -> Status:
     """Return how a job is.
 
-    Raises `gpusched.batch.systems.system.SystemFailure` if the batch system does not say.
+    Raises `gpusched.jobs.systems.system.SystemFailure` if the queueing system does not say.
     """
     system = systems.find(job.backend)
     code = system.code(job.number, job.folder)
-    # One that its batch system told to stop may be queued again.
+    # One that its queueing system told to stop may be queued again.
     if code is not None and (code != TERMINATED or not job.requeues):
         return Status("ended", code)
     state = system.state(job.number)
@@ -174,7 +174,7 @@ class Log:
         self._job = job
         self._write = write
         self._command = systems.find(job.backend).log_command(job.number)
-        """What shows it, where the batch system has it; run once, since it begins at the start."""
+        """What shows it where the queueing system keeps it; run once: it begins at the start."""
         self._read = 0
 
     def show(self) -> None:
@@ -188,7 +188,7 @@ class Log:
         """Give what is printed until the job is over; return how it is then.
 
         Goes on where an earlier call was interrupted. Raises
-        `gpusched.batch.systems.system.SystemFailure` if the batch system does not say how it is.
+        `gpusched.jobs.systems.system.SystemFailure` if the queueing system does not say how it is.
         """
         command, self._command = self._command, []
         if command:
@@ -224,7 +224,7 @@ class Log:
 def cancel(job: Job) -> bool:
     """End a job; return whether there was something to end.
 
-    Raises `gpusched.batch.systems.system.SystemFailure` if the batch system refuses.
+    Raises `gpusched.jobs.systems.system.SystemFailure` if the queueing system refuses.
     """
     if status(job).state in ("ended", "lost"):
         return False

@@ -1,4 +1,4 @@
-"""What every batch system can be asked for, and what the files of most have in common."""
+"""What every queueing system can be asked for, and what the files of most have in common."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch.launch_options import COMMAND, LaunchOptions
-from gpusched.batch.request import Request
+from gpusched.jobs.launch_options import COMMAND, LaunchOptions
+from gpusched.jobs.request import Request
 
 _PATIENCE = 60.0
-"""Seconds that a batch system's command may take."""
+"""Seconds that a queueing system's command may take."""
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 """Variables that nodes get besides dask's settings, where their launcher passes none on."""
 
 
 class SystemFailure(RuntimeError):
-    """A batch system is not there, or did not do what it was asked."""
+    """A queueing system is not there, or did not do what it was asked."""
 
 
 class System(ABC):
-    """A batch system, reached by its own commands."""
+    """A queueing system, reached by its own commands."""
 
     name: str
     """As in ``--backend``."""
@@ -44,7 +44,7 @@ class System(ABC):
 
     @abstractmethod
     def submit(self, request: Request) -> str:
-        """Submit a job and return its number, as the batch system calls it."""
+        """Submit a job and return its number, as the queueing system calls it."""
 
     @abstractmethod
     def state(self, number: str) -> str | None:
@@ -81,7 +81,7 @@ class System(ABC):
         return request
 
     def ask(self, *command: str, text: str = "") -> str:
-        """Run a command of the batch system and return what it prints.
+        """Run a command of the queueing system and return what it prints.
 
         Raises `SystemFailure` if there is no such command, or it fails; the message has what it
         said.
@@ -129,12 +129,12 @@ def require(program: str, remedy: str) -> None:
 
 
 def job_script(flags: Sequence[str], request: Request, folder: str, before: str = "") -> str:
-    """Return a script of flags for a batch system and one command.
+    """Return a script of flags for a queueing system and one command.
 
     Parameters
     ----------
     flags
-        Lines for the batch system.
+        Lines for the queueing system.
     request
         The job.
     folder
@@ -151,7 +151,7 @@ def job_script(flags: Sequence[str], request: Request, folder: str, before: str 
         [
             "#!/bin/bash",
             *flags,
-            "# Made by `gpusched submit`; docs/how-to/batch.md says what becomes of it.",
+            "# Made by `gpusched submit`; docs/how-to/jobs.md says what becomes of it.",
             *filter(None, [before]),
             f"cd {shlex.quote(str(request.directory))} || exit 2",
             " \\\n    ".join([f"exec {program}", *lines, f"-- {shlex.join(options.command)}"]),
@@ -177,10 +177,10 @@ def on_hosts(launcher: str, variable: str, part: LaunchOptions) -> list[list[str
     """
     file = os.environ.get(variable)
     if file is None:
-        raise SystemFailure(f"{variable} is not set: start this in a job of that batch system")
+        raise SystemFailure(f"{variable} is not set: start this in a job of that queueing system")
     names = list(dict.fromkeys(Path(file).read_text().split()))
     if len(names) > 1:
-        require(launcher, "start this in a job of that batch system")
+        require(launcher, "start this in a job of that queueing system")
     parts = [node_command(replace(part, rank=rank)) for rank in range(len(names))]
     told = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if _is_passed_on(name)]
     others = zip(names[1:], parts[1:], strict=True)
@@ -206,7 +206,7 @@ def clock(seconds: float) -> str:
 
     Examples
     --------
-    >>> from gpusched.batch.systems.system import clock
+    >>> from gpusched.jobs.systems.system import clock
     >>> clock(5400)
     '01:30:00'
     """

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpusched.batch.systems.local import _new_folder
-from tests.batch.scripts import COUNTS, RUNS, TIDIES, calls
+from gpusched.jobs.systems.local import _new_folder
 from tests.cli.conftest import Runner
+from tests.jobs.scripts import COUNTS, RUNS, TIDIES, calls
 from tests.waiting import wait_for
 
 LOCAL = ("submit", "--backend=local", "--gpus-per-node=0")

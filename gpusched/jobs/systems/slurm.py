@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.request import Request
-from gpusched.batch.systems.system import (
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.request import Request
+from gpusched.jobs.systems.system import (
     System,
     clock,
     job_script,
@@ -69,7 +69,7 @@ class Slurm(System):
 
     def requeue(self) -> int:
         """Ask slurmctld to queue this job again, which ends it."""
-        from gpusched.batch.node_processes import OUT_OF_TIME
+        from gpusched.jobs.node_processes import OUT_OF_TIME
 
         self.ask("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
         return OUT_OF_TIME

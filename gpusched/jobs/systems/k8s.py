@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpusched.batch.launch_options import COMMAND, LaunchOptions
-from gpusched.batch.node_processes import OUT_OF_TIME
-from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, SystemFailure, refuse_queueing
+from gpusched.jobs.launch_options import COMMAND, LaunchOptions
+from gpusched.jobs.node_processes import OUT_OF_TIME
+from gpusched.jobs.request import Request
+from gpusched.jobs.systems.system import System, SystemFailure, refuse_queueing
 
 _PORT = 8786
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -42,7 +42,7 @@ class Kubernetes(System):
 
         documents = [_service(request), _job(request)]
         text: str = yaml.safe_dump_all(documents, sort_keys=False, width=100)
-        return "# Made by `gpusched submit`; docs/how-to/batch.md says what becomes of it.\n" + text
+        return "# Made by `gpusched submit`; docs/how-to/jobs.md says what becomes of it.\n" + text
 
     def submit(self, request: Request) -> str:
         """Submit by kubectl; an object of the same name that is there stays as it is."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpusched.workers.visible_gpus import visible_devices
-from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
-from tests.batch.slurm import Slurm, missing
 from tests.cli.conftest import Runner
+from tests.jobs.scripts import COUNTS, RUNS, STAYS, calls
+from tests.jobs.slurm import Slurm, missing
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())

@@ -28,7 +28,7 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
     x : dask collection
         A dask array, or another dask collection: an xarray object, a bag, `dask.delayed`.
     directory : str or os.PathLike, optional
-        A folder that the workers see too. None takes the setting ``gpusched.batch.checkpoints``,
+        A folder that the workers see too. None takes the setting ``gpusched.jobs.checkpoints``,
         which `gpusched submit` sets to a folder of the job's.
 
     Returns
@@ -93,10 +93,10 @@ def _folder(key: str, directory: str | os.PathLike[str] | None) -> Path:
             f"{key!r} cannot be a checkpoint's key: use at most 64 letters, digits, '-', '_' and "
             f"'.', and begin with a letter or a digit"
         )
-    chosen = directory or config.get("batch.checkpoints")
+    chosen = directory or config.get("jobs.checkpoints")
     if chosen is None:
         raise ValueError(
-            f"checkpoint {key!r} has no folder: pass directory=, set gpusched.batch.checkpoints, "
+            f"checkpoint {key!r} has no folder: pass directory=, set gpusched.jobs.checkpoints, "
             f"or run the script by `gpusched submit`"
         )
     return Path(chosen).expanduser().absolute() / key

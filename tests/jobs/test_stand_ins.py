@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from gpusched.batch import systems
-from gpusched.batch.jobs import Job, status
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.request import Request
-from gpusched.batch.systems.system import SystemFailure
-from tests.batch.dry import first_on_path, program
-from tests.batch.scripts import RUNS
+from gpusched.jobs import systems
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.request import Request
+from gpusched.jobs.submitted import Job, status
+from gpusched.jobs.systems.system import SystemFailure
 from tests.cli.conftest import Runner
+from tests.jobs.dry import first_on_path, program
+from tests.jobs.scripts import RUNS
 
 QSUB = """\
 cat >$FOLDER/job

@@ -17,11 +17,11 @@ class LaunchOptions:
     command: tuple[str, ...] = ()
     """A script and its arguments, or flags of `gpusched run` before them."""
     backend: str | None = None
-    """The batch system; None for one node's part."""
+    """The queueing system; None for one node's part."""
     folder: Path | None = None
     """The job's own, which all nodes see."""
     nodes: int = 1
-    """Number of nodes; the batch system says it itself, if there is one."""
+    """Number of nodes; the queueing system says it itself, if there is one."""
     gpus_per_node: int | None = None
     """GPUs of each node; None for what there is, 0 for CPU workers."""
     limit: float | None = None
@@ -54,7 +54,7 @@ class LaunchOptions:
 
         Examples
         --------
-        >>> from gpusched.batch.launch_options import LaunchOptions
+        >>> from gpusched.jobs.launch_options import LaunchOptions
         >>> LaunchOptions(("script.py", "--n", "3"), backend="local", nodes=2).words()
         ['--backend=local', '--nodes=2', '--', 'script.py', '--n', '3']
         """

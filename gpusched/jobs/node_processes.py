@@ -23,7 +23,7 @@ _REQUESTS = {
     signal.SIGINT: 128 + signal.SIGINT,
     signal.SIGHUP: 128 + signal.SIGHUP,
 }
-"""What batch systems send, and the exit code it asks for."""
+"""What queueing systems send, and the exit code it asks for."""
 
 
 class Stopped(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, SystemFailure, job_script, minutes, on_hosts
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.request import Request
+from gpusched.jobs.systems.system import System, SystemFailure, job_script, minutes, on_hosts
 
 REQUEUE = 99
 """The exit code that asks for the job to be queued again."""

@@ -9,13 +9,13 @@ import os
 import sys
 from pathlib import Path
 
-from gpusched.batch import head_node, systems
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.systems.local import Local
+from gpusched.jobs import head_node, systems
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.systems.local import Local
 
 
 class Scripted(Local):
-    """A batch system whose nodes do what they are told."""
+    """A queueing system whose nodes do what they are told."""
 
     def __init__(self, scripts: list[str]) -> None:
         self._scripts = scripts

@@ -8,12 +8,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch import systems
-from gpusched.batch.launch_options import LaunchOptions
-from gpusched.batch.node import CLOSING
-from gpusched.batch.node_processes import OUT_OF_TIME, TERMINATED, Children, Stopped
-from gpusched.batch.systems.system import System
 from gpusched.files import write_whole
+from gpusched.jobs import systems
+from gpusched.jobs.launch_options import LaunchOptions
+from gpusched.jobs.node import CLOSING
+from gpusched.jobs.node_processes import OUT_OF_TIME, TERMINATED, Children, Stopped
+from gpusched.jobs.systems.system import System
 
 CODE = "code"
 """The file in a job's folder that has its exit code, once it has ended for good."""

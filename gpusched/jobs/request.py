@@ -1,4 +1,4 @@
-"""What a user asks a batch system for."""
+"""What a user asks a queueing system for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpusched.batch.launch_options import LaunchOptions
+from gpusched.jobs.launch_options import LaunchOptions
 
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -19,7 +19,7 @@ class Request:
     command: tuple[str, ...]
     """A script and its arguments, or flags of `gpusched run` before them."""
     backend: str
-    """The batch system."""
+    """The queueing system."""
     name: str
     """Of the job, for lists."""
     seconds: float
@@ -33,11 +33,11 @@ class Request:
     nodes: int = 1
     """Number of nodes."""
     gpus_per_node: int | None = None
-    """GPUs of each node; None for the batch system's choice, 0 for CPU workers."""
+    """GPUs of each node; None for the queueing system's choice, 0 for CPU workers."""
     cpus: int | None = None
-    """Cores of each node; None for the batch system's choice."""
+    """Cores of each node; None for the queueing system's choice."""
     memory: int | None = None
-    """Bytes of each node; None for the batch system's choice."""
+    """Bytes of each node; None for the queueing system's choice."""
     grace: float = 120.0
     """Seconds before its end when the job is asked to stop."""
     queue: str | None = None
@@ -57,7 +57,7 @@ class Request:
     worker_options: str = ""
     """Flags of `gpusched worker`."""
     options: tuple[str, ...] = field(default=())
-    """Further flags of the batch system."""
+    """Further flags of the queueing system."""
     image: str | None = None
     """On Kubernetes, the container image."""
     claim: str | None = None
@@ -77,14 +77,14 @@ class Request:
         for option in self.options:
             if "\n" in option or not option.startswith("-"):
                 raise ValueError(
-                    f"--option {option!r} should be one flag of the batch system, such as "
+                    f"--option {option!r} should be one flag of the queueing system, such as "
                     f"--option=--exclusive"
                 )
         _check_folder(self.root)
 
     @property
     def mebibytes(self) -> int | None:
-        """Memory of each node in MiB, rounded up, as batch systems are given it."""
+        """Memory of each node in MiB, rounded up, as queueing systems are given it."""
         return None if self.memory is None else -(-self.memory // 2**20)
 
     def launch_options(self) -> LaunchOptions:
@@ -108,11 +108,11 @@ class Request:
 def read_time(flag: str, text: str) -> float:
     """Return the seconds of a flag such as "2h", "90m", "01:30:00" or "2-00:00:00".
 
-    Raises `ValueError` if it cannot be read, or batch systems read it differently.
+    Raises `ValueError` if it cannot be read, or queueing systems read it differently.
 
     Examples
     --------
-    >>> from gpusched.batch.request import read_time
+    >>> from gpusched.jobs.request import read_time
     >>> read_time("--time", "01:30:00"), read_time("--time", "90m")
     (5400.0, 5400.0)
     """
@@ -124,7 +124,7 @@ def read_time(flag: str, text: str) -> float:
         whole = float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     else:
         try:
-            # A unit is asked for: a bare number is minutes to some batch systems, seconds to dask.
+            # A bare number is minutes to some queueing systems, seconds to dask: ask for a unit.
             whole = float(parse_timedelta(text, default=False))
         except (ValueError, LookupError):
             whole = -1
@@ -137,9 +137,9 @@ def read_time(flag: str, text: str) -> float:
 
 
 def _check_folder(root: Path) -> None:
-    # Batch systems read it in a line of flags, where each has its own ways of quoting.
+    # Queueing systems read it in a line of flags, where each has its own ways of quoting.
     if re.search(r"[\s%\"'$\\]", str(root)):
         raise ValueError(
-            f"the folder of jobs cannot be {str(root)!r}: set gpusched.batch.folder to one without "
+            f"the folder of jobs cannot be {str(root)!r}: set gpusched.jobs.folder to one without "
             f"spaces, quotes, $, % and \\"
         )

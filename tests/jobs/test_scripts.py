@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusched.cli import main
-from tests.batch.dry import script
+from tests.jobs.dry import script
 
 SHELLS = ("slurm", "pbs", "lsf", "local")
 FLAGS = {"slurm": "#SBATCH ", "pbs": "#PBS ", "lsf": "#BSUB "}
@@ -32,7 +32,7 @@ COMMAND = "-m analysis.main it's $HOME ; --n"
 
 
 def directives(backend: str, *flags: str) -> list[str]:
-    """Return the lines for a batch system."""
+    """Return the lines for a queueing system."""
     lines = script(backend, *flags).splitlines()
     return [line.removeprefix(FLAGS[backend]) for line in lines if line.startswith(FLAGS[backend])]
 
@@ -102,7 +102,7 @@ def test_lsf_gets_what_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("backend", ["slurm", "pbs", "lsf"])
-def test_what_was_not_asked_for_is_left_to_the_batch_system(backend: str) -> None:
+def test_what_was_not_asked_for_is_left_to_the_queueing_system(backend: str) -> None:
     told = " ".join(directives(backend))
     assert not re.search(r"gpu|cpu|mem|partition|account|-q |-A |-P ", told), told
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpusched.batch import node
-from gpusched.batch.launch_options import LaunchOptions
 from gpusched.cli import main
-from tests.batch.scripts import RUNS
+from gpusched.jobs import node
+from gpusched.jobs.launch_options import LaunchOptions
 from tests.cli.conftest import Runner, call
+from tests.jobs.scripts import RUNS
 from tests.waiting import wait_for
 
 
@@ -73,7 +73,7 @@ def test_bad_input_is_named(words: list[str], message: str) -> None:
     ("backend", "message"),
     [
         ("slurm", "there is no srun on PATH: start this in a job of Slurm"),
-        ("pbs", "PBS_NODEFILE is not set: start this in a job of that batch system"),
+        ("pbs", "PBS_NODEFILE is not set: start this in a job of that queueing system"),
         ("lsf", "LSB_DJOB_HOSTFILE is not set"),
         ("k8s", "give --address, not --backend"),
     ],
@@ -154,7 +154,7 @@ def test_node_whose_workers_wait_ends_when_it_is_told_to(gpusched: Runner) -> No
 
 def test_node_without_a_first_one_gives_up(gpusched: Runner) -> None:
     gpusched.script("")
-    gpusched.environment["DASK_GPUSCHED__BATCH__START_TIMEOUT"] = "0"
+    gpusched.environment["DASK_GPUSCHED__JOBS__START_TIMEOUT"] = "0"
     done = gpusched("launch", "--gpus-per-node=0", "--run=run", "--rank=5", "--", "script.py")
     assert done.returncode == 1
     assert "Error: node 5 found no scheduler in run within 0 s: start node 0" in done.stderr

@@ -199,6 +199,6 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_folder_is_the_settings(tmp_path: Path) -> None:
-    with dask.config.set({"gpusched.batch.checkpoints": str(tmp_path)}):
+    with dask.config.set({"gpusched.jobs.checkpoints": str(tmp_path)}):
         gpusched.checkpoint("x", da.ones(3))
     assert len(list(tmp_path.glob("x/*/0.part"))) == 1
