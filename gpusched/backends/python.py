@@ -178,6 +178,7 @@ def namespace() -> dict[str, Any]:
     more = ["frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
     bound = {name: getattr(np, name) for name in [*primitives, *more, *scalar_math.DTYPES]}
     bound |= {"least": np.minimum, "greatest": np.maximum}
+    bound |= {name: getattr(np, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
     bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
     functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
                  floating_point_errors, flush_subnormals, restore_subnormals,

@@ -290,18 +290,18 @@ def _mathematics() -> None:
 
 
 def _conversions() -> None:
-    # A float beyond the integer's range is undefined in C; through int64 it wraps as x86 does.
     # Converting a float beyond the integer's range is undefined in C. What NumPy's loops give is
-    # what x86's instructions do: they convert to 32 or 64 bits, the lowest number for all beyond.
+    # what the processor's instructions do, and `to_int32` and `to_int64` do everywhere. x86's
+    # convert to 32 or 64 bits, the lowest number for all beyond.
     _add("astype", _kinds("biuf", "{T}({0})"))
-    _add("astype_int32", {"f": "{T}(int32({0}))"})
-    _add("astype_int64", {"f": "{T}({0})"})
-    for bits, signed in ((32, "int32"), (64, "int64")):
+    _add("astype_int32", {"f": "{T}(to_int32({0}))"})
+    _add("astype_int64", {"f": "{T}(to_int64({0}))"})
+    for bits, signed in ((32, "to_int32"), (64, "to_int64")):
         half = 1 << (bits - 1)
         above = f"{{T}}({signed}({{0}} - {{P}}({half}))) + {{T}}({half})"
         _add(f"astype_uint{bits}",
              {"f": f"{above} if {{0}} >= {{P}}({half}) else {{T}}({signed}({{0}}))"})  # fmt: skip
-    OPERATIONS["astype_uint32"].templates[0]["e"] = "{T}(int64({0}))"
+    OPERATIONS["astype_uint32"].templates[0]["e"] = "{T}(to_int64({0}))"
     _add("astype_bool", _kinds("iuf", "{0} != 0"))
     # NumPy rounds float64 once, and integers by way of float32.
     _add("astype_float16", {"f": "{0}", **_kinds("biu", "{T}({0})")})

@@ -36,7 +36,7 @@ def cuda_serialize(array: Any) -> Message:
     shape, dtype = tuple(array.shape), np.dtype(array.dtype)
     layout = Layout(shape, dense_strides(shape, dtype.itemsize), 0)
     region = Region(array, array.unsafe_buffer_pointer(), array.nbytes)
-    return device.pack(_KIND, layout, dtype, region, weak=bool(array.weak_type))
+    return device.pack(_KIND, layout, dtype, region)
 
 
 def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
@@ -46,7 +46,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """
     import jax
 
-    layout, dtype, frame, about = device.unpack(_KIND, header, frames)
+    layout, dtype, frame, _ = device.unpack(_KIND, header, frames)
     if layout.offset or layout.strides != dense_strides(layout.shape, dtype.itemsize):
         raise CorruptFrameError(f"array: expected elements in C's order, found {layout}")
     # The interface knows no dtypes but NumPy's.
@@ -58,11 +58,13 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         array = jax.numpy.array(region, copy=True)
         if held != dtype:
             array = jax.lax.bitcast_convert_type(array, dtype)
-        return _weakened(array.block_until_ready(), about)
+        return array.block_until_ready()
 
 
 def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
-    """Return an array as a header and frames in host memory; keys of random numbers are pickled.
+    """Return an array as a header and frames in host memory, or pickled by JAX.
+
+    It pickles keys of random numbers, and arrays of a weak type, which nobody else can make.
 
     Raises `RuntimeError` if the array is spread over several processes.
 
@@ -76,9 +78,7 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     if not _is_plain(array):
         return messages.pickle(_KIND, array, context)
     place = "gpu" if _is_on_gpu(array) else "other"
-    return messages.pack(
-        _KIND, np.asarray(array), context, device=place, weak=bool(array.weak_type)
-    )
+    return messages.pack(_KIND, np.asarray(array), context, device=place)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
@@ -98,14 +98,14 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         device.allow_host("JAX array of a GPU", "JAX finds no GPU", "an array on the CPU")
     # Where 64 bits are off they are for new arrays, and the array has them already.
     with _wide():
-        return _weakened(jax.device_put(array), about)
+        return jax.device_put(array)
 
 
 def _is_plain(array: Any) -> bool:
-    """Return whether an array has bytes; those of keys are JAX's own affair."""
+    """Return whether bytes, shape and dtype make an array; JAX knows more of keys and weak types."""
     import jax
 
-    return not jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended)
+    return not (jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended) or array.weak_type)
 
 
 def _is_on_gpu(array: Any) -> bool:
@@ -130,13 +130,6 @@ def _wide() -> contextlib.AbstractContextManager[Any]:
     from jax.experimental import enable_x64
 
     return enable_x64(True)
-
-
-def _weakened(array: Any, about: dict[str, Any]) -> Any:
-    # JAX's own unpickling does it so.
-    if about.get("weak"):
-        array.aval = array.aval.update(weak_type=True)
-    return array
 
 
 def register() -> None:

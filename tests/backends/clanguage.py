@@ -50,6 +50,8 @@ static uint16_t to_float16(float x) {  /* rounds to even, as C does */
     return sign | (uint16_t)(((exponent + 14) << 10) + digits);
 }
 static float round_to_float16(float x) { return from_float16(to_float16(x)); }
+static int32_t to_int32(double x) { return (int32_t)x; }
+static int64_t to_int64(double x) { return (int64_t)x; }
 """
 
 PYTHON = """
@@ -93,7 +95,8 @@ STATEMENTS = {
     "stream": "memcpy({0}, {1}, ({2}) * sizeof *({0}));",
 }  # fmt: skip
 
-CONVERSIONS = {"from_float16": "float32", "to_float16": "float16", "round_to_float16": "float32"}
+CONVERSIONS = {"from_float16": "float32", "to_float16": "float16", "round_to_float16": "float32",
+               "to_int32": "int32", "to_int64": "int64"}  # fmt: skip
 """Functions of `HEAD`, with the dtype that they return."""
 
 OPERATORS = {

@@ -53,7 +53,7 @@ def calls(model: Any, x: da.Array, **more: Any) -> list[int]:
     """Return how many rows the calls had, after a check of what they gave."""
     meta = np.empty((0, x.shape[1]), x.dtype)
     CALLS.clear()
-    y = gpusched.apply(model, x, meta=meta, **more).compute(scheduler="synchronous")
+    y = gpusched.apply(model, x, meta=meta, device="cpu", **more).compute(scheduler="synchronous")
     np.testing.assert_array_equal(y, 2 * x.compute())
     return CALLS.copy()
 

@@ -18,7 +18,7 @@ from gpusched.emit import dtypes
 from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
 from gpusched.kernels import KernelError
 from gpusched.store.statistics import reset_statistics, statistics
-from tests.record.recording import assert_same, check, record
+from tests.record.recording import assert_same, check, on_host, record
 from tests.tiers import every, exhaustive
 
 HALVES = np.arange(1 << 16, dtype="u2").view("f2")
@@ -95,7 +95,10 @@ def test_arithmetic_is_numpy_s_to_the_bit() -> None:
     found = check(all_of_one, HALVES)
     assert not found.recorder.breaks
     assert len(found.launches) == 1
-    found = check(all_of_two, *pairs(1))
+    x, y = pairs(1)
+    if not on_host():  # A GPU's conversion to float32 gives all NaN one sign, which copysign sees.
+        y = np.where(np.isnan(y), np.float16(np.nan), y)
+    found = check(all_of_two, x, y)
     assert not found.recorder.breaks
     assert len(found.launches) == 1
 

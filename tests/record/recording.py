@@ -72,6 +72,11 @@ def place() -> Place:
     return list(PLACES.values())[-1]
 
 
+def on_host() -> bool:
+    """Return whether chunks are in host memory in this test run."""
+    return len(PLACES) == 1
+
+
 @dataclass
 class Recording:
     """What came of recording a function."""

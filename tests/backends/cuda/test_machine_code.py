@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
+from gpusched.backends.cuda import bindings
 from gpusched.backends.cuda.compiler import disassembler
 from gpusched.backends.cuda.runtime import compile_for
 from gpusched.emit.kernel import EXACT, FAST, Kernel
@@ -151,3 +152,14 @@ def test_symbol_is_the_kernels_name() -> None:
     assert f".entry {kernel.name}(" in one.ptx()
     assert f'@"{kernel.name}"' in one.llvm()
     assert one.cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif(not bindings.IS_X86, reason="is about x86's instructions, which NumPy uses")
+@pytest.mark.parametrize(("source", "target"), [("f4", "i1"), ("f8", "i8")])
+def test_floats_that_no_integer_holds_are_compared_first(source: str, target: str) -> None:
+    """NVIDIA's instruction would give the nearest integer, as the emulated GPU's does not."""
+    (kernel,) = kernels(lambda a: a.astype(target), array(source))
+    text = compile_for(kernel, (9, 0)).ptx()
+    kind = source.replace("f4", "f32").replace("f8", "f64")
+    assert f"setp.lt.{kind}" in text or f"setp.ge.{kind}" in text or f"setp.geu.{kind}" in text
+    assert "selp" in text

@@ -115,6 +115,7 @@ def test_parameters_and_modules_come_back() -> None:
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # Within torch.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # torch 2.11
 @pytest.mark.parametrize("kind", ["sparse", "quantized", "attribute"])
 def test_tensors_without_plain_bytes_come_back(kind: str) -> None:
     if kind == "sparse":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusched.workers.memory.sizes import device_nbytes
@@ -45,4 +46,5 @@ def test_host_tensors_take_no_device_memory() -> None:
 
 def test_host_arrays_of_jax_take_no_device_memory() -> None:
     jax = pytest.importorskip("jax", reason="needs JAX")
-    assert device_nbytes({"a": jax.numpy.ones(3)}) == 0
+    array = jax.device_put(np.ones(3), jax.devices("cpu")[0])
+    assert device_nbytes({"a": array}) == 0
