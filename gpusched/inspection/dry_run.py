@@ -22,8 +22,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.safety import said_of
 from gpusched.graph.segment import ProgramStep, Segment, flat
-from gpusched.graph.subgraph import copied
-from gpusched.inspection.evaluate import evaluate
+from gpusched.graph.subgraph import copied, evaluate
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,
@@ -352,8 +351,8 @@ class Rehearser:
         unknown: list[UnknownResultError] = []
         calls: list[Called] = []
 
-        def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-            layer = layer_of(key)
+        def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            function, layer = task.func, layer_of(key)
             given = arrays_in([*args, *kwargs.values()])
             try:
                 value = self._value_of(function, tuple(args), kwargs, layer)
