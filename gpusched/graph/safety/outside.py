@@ -63,8 +63,8 @@ class Outside:
 
     def _entry(self, names: dict[str, Any], name: str) -> Any:
         # What other mappings have for a name is their own affair.
-        get = names.get if type(names) is dict else {}.get
-        read = partial(get, name, _MISSING)
+        own = names if type(names) is dict else dict[str, Any]()
+        read = partial(own.get, name, _MISSING)
         return self._note((id(names), name), read, lambda value: (name, frozen(value)))
 
     def cell(self, cell: types.CellType, name: str) -> Any:
