@@ -97,7 +97,16 @@ MAY_USE = {
     },
     "models": {"adapters", "graph", "placed", "record", "roles", "threadsafe"},
     "ops": {"kernels"},
-    "saving": {"adapters", "config", "emit", "files", "graph", "serialization", "store"},
+    "saving": {
+        "adapters",
+        "config",
+        "emit",
+        "files",
+        "graph",
+        "inspection",
+        "serialization",
+        "store",
+    },
     "workers": {
         "adapters",
         "config",

@@ -28,8 +28,8 @@ from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.subgraph import evaluate
 from gpusched.inspection.dry_run import unfusible
-from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_contents import layer_of
@@ -206,8 +206,8 @@ class Run:
     # Calls --------------------------------------------------------------------------------
 
     def _plain(self, node: GraphNode, values: Mapping[Any, Any]) -> Any:
-        def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-            return self._call(function, tuple(args), kwargs, key, "")
+        def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            return self._call(task.func, tuple(args), kwargs, key, "")
 
         return self._placement.bring(evaluate(node, values, call))
 

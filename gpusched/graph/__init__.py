@@ -18,8 +18,7 @@ runs what `devicechoice` decides, by `cupycalls`, on what `moved` holds.
 
 What both need is imported `early`, in processes that wait for their first graph.
 
-What these share: `subgraph`, `partials`, `libraries`, `renaming`, and `rehearsal`, which goes
-through tasks without computing.
+What these share: `subgraph`, `partials`, `libraries`, and `renaming`.
 """
 
 from gpusched.graph.hook import disable, enable, optimize

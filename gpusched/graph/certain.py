@@ -21,20 +21,10 @@ from dask.array.core import (
 from dask.core import flatten, reshapelist
 
 from gpusched.adapters.arrays import apply_random, apply_random_func
-from gpusched.adapters.tasks import (
-    Alias,
-    DataNode,
-    GraphNode,
-    List,
-    NestedContainer,
-    Task,
-    TaskRef,
-    Tuple,
-    execute_subgraph,
-)
+from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
 from gpusched.graph.partials import applied, shows_one_element
-from gpusched.graph.subgraph import at_once, copied, resolved, walk
+from gpusched.graph.subgraph import at_once, copied, evaluate, resolved
 from gpusched.record.catalogue import has
 
 _KINDS = "biufcmM"
@@ -170,32 +160,18 @@ class _Evaluation:
     @classmethod
     def of(cls, node: Any, inputs: Mapping[Any, Any]) -> _Evaluation:
         found = cls()
-        result = found._value(node, inputs)
+        result = _literal(evaluate(node, inputs, found._called))
         if isinstance(result, _Array):
             found.result = result
             if result.maker is not None:
                 found.most = max(found.most, result.beside + result.nbytes)
         return found
 
-    def _value(self, value: Any, known: Any) -> Any:
-        """Return an argument, or what a node returns; None for what is not known."""
-        if isinstance(value, TaskRef):
-            return known.get(value.key)
-        if isinstance(value, Alias):
-            return known.get(value.target)
-        if isinstance(value, DataNode):
-            return _literal(value.value)
-        if isinstance(value, List | Tuple):
-            return value.klass(self._value(each, known) for each in value.args)
-        if not isinstance(value, Task):
-            return None if isinstance(value, GraphNode) else _literal(value)
-        if isinstance(value, NestedContainer):
-            return None
-        if value.func is execute_subgraph:
-            return walk(value, known, self._value)
-        args = [self._value(each, known) for each in value.args]
-        kwargs = {name: self._value(each, known) for name, each in value.kwargs.items()}
-        found = _result(*applied(value.func, args, kwargs))
+    def _called(self, task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+        """Return what a call returns; None for what is not known."""
+        args = _literal(args)
+        named = {name: _literal(each) for name, each in kwargs.items()}
+        found = _result(*applied(task.func, args, named))
         if found is None or found.maker is None:
             return found
         if not any(found.maker is each.maker for each in _arrays(args)):
@@ -206,6 +182,9 @@ class _Evaluation:
 
 
 def _literal(value: Any) -> Any:
+    """Return what is known of an array that a graph holds, and of those in lists."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_literal, value))
     if not isinstance(value, np.ndarray):
         return value
     plain = type(value) is np.ndarray and value.dtype.kind in _KINDS

@@ -17,19 +17,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
-from gpusched.adapters.tasks import (
-    Alias,
-    DataNode,
-    GraphNode,
-    Task,
-    TaskRef,
-    execute_subgraph,
-    is_list,
-)
+from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import operation_of
-from gpusched.graph import subgraph
 from gpusched.graph.partials import applied
+from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
 
 NUMBERS = (bool, int, float, complex, np.generic, type(None))
@@ -80,39 +72,16 @@ def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
     """
     found: dict[Any, Any] = {}
 
-    def argument(value: Any, known: Mapping[Any, Any]) -> Any:
-        if isinstance(value, TaskRef):
-            return _known(known, value.key)
-        if isinstance(value, Alias):
-            return _known(known, value.target)
-        if isinstance(value, DataNode):
-            return value.value
-        if is_list(value):
-            return [argument(item, known) for item in value.args]
-        if type(value) is not Task:
-            if isinstance(value, GraphNode):
-                raise DependentError
-            return value
-        if value.func is execute_subgraph:
-            result = subgraph.walk(value, known, argument)
-        else:
-            args = [argument(item, known) for item in value.args]
-            kwargs = {name: argument(item, known) for name, item in value.kwargs.items()}
-            result = _called(value.func, args, kwargs)
-        found[value.key] = result
-        return result
+    def call(called: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+        return _called(called.func, args, kwargs)
 
+    if not task.dependencies <= given.keys():
+        return None
     try:
-        argument(task, given)
+        evaluate(task, given, call, made=found)
     except DependentError:
         return None
     return found
-
-
-def _known(known: Mapping[Any, Any], key: Any) -> Any:
-    if key not in known:
-        raise DependentError
-    return known[key]
 
 
 def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -13,15 +13,12 @@ from typing import Any
 import cloudpickle
 from toolz import curry  # type: ignore[import-untyped]
 
-from gpusched.emit.kernel import EXACT
 from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.partials import parts
 from gpusched.graph.segment import ProgramStep
-from gpusched.plan.modes import AUTO, DEFAULT, MATHEMATICS, OFF, REQUIRE, Bounds
 from gpusched.plan.overrides import NONE, Overrides
 from gpusched.plan.plan import Register
-from gpusched.plan.tiers import ANY, FUSED, UNFUSED
 
 
 class _Compact(cloudpickle.Pickler):
@@ -68,11 +65,7 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     (True, True)
     """
     file = io.BytesIO()
-    # Words only where they say something.
-    said = (overrides.mathematics, overrides.tier, overrides.device)
-    chosen = [word for word in said if word not in (EXACT, ANY, AUTO)]
-    bounds = [tuple(overrides.bounds)] if overrides.bounds != DEFAULT else []
-    _Compact(file, protocol=5).dump((steps, inputs, *chosen, *bounds, *overrides.found))
+    _Compact(file, protocol=5).dump((steps, inputs, overrides))
     return file.getvalue()
 
 
@@ -144,16 +137,7 @@ def unpack(
         Gets what was found by the names of modules and of what is in them.
     """
     loading = _Loading(payload)
-    steps, inputs, *chosen = loading.load()
+    found: tuple[tuple[ProgramStep, ...], int, Overrides] = loading.load()
     if names is not None:
         names.update(loading.found)
-    words = [each for each in chosen if isinstance(each, str)]
-    bounds = [Bounds(*each) for each in chosen if type(each) is tuple]
-    found = Overrides(
-        tuple(chosen[len(words) + len(bounds) :]),
-        next((word for word in words if word in MATHEMATICS), EXACT),
-        next((word for word in words if word in (FUSED, UNFUSED)), ANY),
-        next((word for word in words if word in (OFF, REQUIRE)), AUTO),
-        bounds[0] if bounds else DEFAULT,
-    )
-    return steps, inputs, NONE if found == NONE else found
+    return found

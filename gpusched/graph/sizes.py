@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from dask.array.core import finalize
@@ -19,7 +20,7 @@ from gpusched.adapters.tasks import (
 from gpusched.graph.fitting import Needed
 from gpusched.graph.known import is_first_step
 from gpusched.graph.partials import shows_one_element
-from gpusched.graph.subgraph import layer_of, result_key, walk
+from gpusched.graph.subgraph import evaluate, layer_of, result_key
 from gpusched.plan.plan import last_uses
 
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
@@ -179,24 +180,22 @@ def _calls(task: Task) -> list[tuple[Task, set[int]]]:
     """
     found: list[tuple[Task, set[int]]] = []
 
-    def note(value: Any, known_keys: Any) -> set[int]:
-        """Note the calls of a node inside; return which of them its value comes from."""
-        if isinstance(value, TaskRef | Alias):
-            key = value.key if isinstance(value, TaskRef) else value.target
-            return known_keys.get(key, set())
-        if not isinstance(value, Task):
-            return set()
-        if value.func is execute_subgraph:
-            return walk(value, known_keys, note)
-        arguments = *value.args, *value.kwargs.values()
-        reads = set().union(*(note(each, known_keys) for each in arguments))
-        if is_container(value):
-            return reads
-        found.append((value, reads))
-        return {len(found) - 1}
+    def note(call: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> TaskRef:
+        found.append((call, {each for value in (*args, *kwargs.values()) for each in _refs(value)}))
+        return TaskRef(len(found) - 1)
 
-    note(task, {})
+    evaluate(task, dict.fromkeys(task.dependencies), note)
     return found
+
+
+def _refs(value: Any) -> Iterator[Any]:
+    """Yield what references in an argument refer to."""
+    if isinstance(value, TaskRef):
+        yield value.key
+    elif type(value) in (list, tuple, set):
+        yield from chain.from_iterable(map(_refs, value))
+    elif type(value) is dict:
+        yield from _refs(list(value.values()))
 
 
 def _last(node: Any) -> Task | None:

@@ -1,4 +1,7 @@
-"""What a task of dask's is made of: others that dask has fused into it, references, and joins."""
+"""What a task of dask's is made of: others that dask has fused into it, references, and joins.
+
+`evaluate` is what goes through one, for all who ask what its calls would return.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,19 @@ from dask.typing import Key
 
 from gpusched.adapters.tasks import (
     Alias,
+    DataNode,
+    Dict,
     GraphNode,
     NestedContainer,
     Task,
     TaskRef,
     execute_subgraph,
+    identity_cast,
     is_container,
 )
+
+Call = Callable[[Task, list[Any], dict[str, Any], Any], Any]
+"""Takes a task that calls a function, the arguments, and the task's key."""
 
 _SUFFIX = re.compile(r"(_\.\d+)+$")
 
@@ -168,6 +177,69 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
         return known[key]
 
     return value_of(wanted)
+
+
+def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None,
+             made: dict[Any, Any] | None = None) -> Any:  # fmt: skip
+    """Return the result of a task, or the value of one of its arguments, as dask finds them.
+
+    Parameters
+    ----------
+    value
+        A node of a graph, or an argument of one.
+    values
+        By key, what it depends on.
+    call
+        What is done for each call.
+    key
+        Of the task that `value` is an argument of.
+    made
+        Gets the result of each task, of those that dask has fused to one, too.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.subgraph import evaluate
+    >>> task = Task("y", max, TaskRef("x"), 3)
+    >>> evaluate(task, {"x": 5}, lambda task, args, kwargs, key: (task.func.__name__, args))
+    ('max', [5, 3])
+    """
+    if isinstance(value, TaskRef):
+        return values[value.key]
+    if not isinstance(value, GraphNode):
+        return value
+    if isinstance(value, DataNode):
+        return value.value
+    if isinstance(value, Alias):
+        return values[value.target]
+    if not isinstance(value, Task):
+        raise TypeError(f"a task of the kind {type(value).__name__}")
+    own = value.key if value.key is not None else key
+
+    def inside(item: Any, known: Mapping[Any, Any] = values) -> Any:
+        return evaluate(item, known, call, own, made)
+
+    found = walk(value, values, inside) if value.func is execute_subgraph else None
+    if value.func is not execute_subgraph:
+        args = list(map(inside, value.args))
+        kwargs = {}
+        if not isinstance(value, NestedContainer):
+            kwargs = {name: inside(item) for name, item in value.kwargs.items()}
+        found = _contained(value, args, kwargs)
+        if found is None:
+            found = call(value, args, kwargs, own)
+    if made is not None:
+        made[own] = found
+    return found
+
+
+def _contained(task: Task, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the container that a task is in dask's form; None for others."""
+    if isinstance(task, Dict):
+        return dict(zip(args[::2], args[1::2], strict=True))
+    if isinstance(task, NestedContainer):
+        return task.klass(args)
+    return kwargs["typ"](args) if task.func is identity_cast else None
 
 
 def copied(node: Any) -> set[Key]:

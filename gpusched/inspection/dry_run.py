@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,18 @@ from dask.array.core import finalize
 from dask.utils import apply
 
 from gpusched.adapters.tasks import DataNode, Task
+from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.kernel import Kernel
 from gpusched.graph import safety
 from gpusched.graph.batch import calls_in
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.safety import said_of
 from gpusched.graph.segment import ProgramStep, Segment, flat
-from gpusched.graph.subgraph import copied
-from gpusched.inspection.evaluate import evaluate
+from gpusched.graph.subgraph import copied, evaluate
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,
@@ -48,15 +49,29 @@ from gpusched.plan.plan import substitute, written
 from gpusched.plan.schedule import KernelBuilder
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
+from gpusched.record.record import Recorder
+from gpusched.store.handles import CompiledKernel
 
 UNKNOWN = object()
 """Stands in for a chunk of which nothing is known."""
+LARGEST = 1 << 30
+"""Bytes of a chunk that is stood in for."""
 MOST_COPIED = 256 << 20
 """Bytes of stand-ins that a quick function is called on; zeros of the declared shape above."""
 
 
-class Rehearser(Rehearsal):
-    """Goes through tasks of one graph.
+class UnknownResultError(Exception):
+    """Nothing is known of a task's result: by what function's name, and why."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what}: {reason}")
+
+
+class Rehearser:
+    """Goes through tasks of one graph with arrays that hold zeros.
+
+    Kernels are generated, and neither compiled nor launched. Functions that are not known to be
+    quick and free of side effects are not called.
 
     Parameters
     ----------
@@ -69,7 +84,7 @@ class Rehearser(Rehearsal):
     """
 
     def __init__(self, layers: Any) -> None:
-        super().__init__()
+        self.device = replace(HOST, compile=_uncompiled, empty=np.zeros)
         self.declared = Declared(layers)
         self.devices = Devices(has_gpu_workers())
         self._functions = Functions()
@@ -148,19 +163,18 @@ class Rehearser(Rehearsal):
         self._holding = Holding(inputs)
         self.devices.begin(registers, self._labels)
         for segment in program.segments:
-            use = self.devices.decided(segment, registers, self.recorder())
+            use = self.devices.decided(segment, registers, Recorder(self.device))
             self._variant.devices += [use] if use is not None else []
-            self.run(segment, registers)
+            self._run(segment, registers)
             self.devices.ran(segment, registers, use)
             for register in segment.dying:
                 registers[register] = None
         self.devices.end(self._variant.name)
         found = self._holding.unfused(program, labels, node)
         self._variant.unfused_peak, self._variant.unfused_peak_known = found
-        return ordinary(small(registers[-1]))
+        return ordinary(_small(registers[-1]))
 
-    def run(self, segment: Segment, registers: list[Any]) -> None:
-        """Go through one segment."""
+    def _run(self, segment: Segment, registers: list[Any]) -> None:
         inputs = tuple(registers[k] for k in segment.inputs)
         if not segment.recorded:
             return self._call(segment, registers)
@@ -337,8 +351,8 @@ class Rehearser(Rehearsal):
         unknown: list[UnknownResultError] = []
         calls: list[Called] = []
 
-        def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-            layer = layer_of(key)
+        def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            function, layer = task.func, layer_of(key)
             given = arrays_in([*args, *kwargs.values()])
             try:
                 value = self._value_of(function, tuple(args), kwargs, layer)
@@ -364,7 +378,19 @@ class Rehearser(Rehearsal):
         if copied(node):
             largest = max((extent(a) for a in read), default=0)
             variant.joined = extent(result), largest
-        return ordinary(small(result))
+        return ordinary(_small(result))
+
+
+def _uncompiled(kernel: Kernel) -> CompiledKernel:
+    """Return something instead of a kernel, which does nothing when called."""
+    return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
+
+
+def _small(value: Any) -> Any:
+    """Return a value; `UnknownResultError` for an array too large to be stood in for."""
+    if isinstance(value, np.ndarray) and value.nbytes > LARGEST:
+        raise UnknownResultError("chunks of more than 1 GiB", "too large to be stood in for")
+    return value
 
 
 def _harmless(function: Any) -> bool:

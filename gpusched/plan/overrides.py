@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
+from typing import Any
 
 from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
@@ -104,14 +105,20 @@ class Overrides:
     bounds: Bounds = DEFAULT
     """What of a task is worth a kernel; chunks have the same values whatever it is."""
     random: str = NUMPY
-    """Who draws random numbers. Programs need not know: it is their functions that differ."""
+    """Who draws random numbers."""
 
     def __bool__(self) -> bool:
-        return bool(self.found) or self._said != (EXACT, ANY, AUTO, NUMPY)
+        return bool(self.found) or not self.said.keys() <= {"bounds"}
 
     @property
-    def _said(self) -> tuple[str, str, str, str]:
-        return self.mathematics, self.tier, self.device, self.random
+    def said(self) -> dict[str, Any]:
+        """What is not as it is by default, besides the versions, by its name."""
+        named = {each.name: (getattr(self, each.name), each.default) for each in fields(self)[1:]}
+        return {name: value for name, (value, default) in named.items() if value != default}
+
+    def __reduce__(self) -> Any:
+        # Few bytes, since they go with each program.
+        return "NONE" if self is NONE else (_restored, (self.found, self.said))
 
     @property
     def waits(self) -> bool:
@@ -122,11 +129,7 @@ class Overrides:
     def token(self) -> str:
         """A short digest; the same in every process."""
         parts = [f"{each.digest} {each.identity}" for each in self.found]
-        parts += [self.mathematics] if self.mathematics != EXACT else []
-        parts += [self.tier] if self.tier != ANY else []
-        parts += [f"device {self.device}"] if self.device != AUTO else []
-        parts += [f"random {self.random}"] if self.random != NUMPY else []
-        parts += [repr(self.bounds)] if self.bounds != DEFAULT else []
+        parts += [f"{name} {value}" for name, value in self.said.items()]
         text = "|".join(parts)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -157,6 +160,10 @@ class Overrides:
                 raise OverrideError(refused(kernel, device.name, error)) from error
 
         return replace(device, compile=compile_version)
+
+
+def _restored(found: tuple[Override, ...], said: dict[str, Any]) -> Overrides:
+    return Overrides(found, **said)
 
 
 def refused(original: Kernel, target: str, error: Exception) -> str:

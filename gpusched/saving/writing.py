@@ -111,28 +111,28 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     outputs = Outputs(encoder)
     content["result"] = outputs.encode(value, place)
     content["outputs"] = [encode_array(a, encoder, f"array {a.name!r}") for a in outputs.arrays]
-    graph = _optimised(outputs.arrays, given)
+    built = HighLevelGraph.merge(*(array.__dask_graph__() for array in [*outputs.arrays, *given]))
+    graph = _optimised(built, outputs.arrays, given)
     content |= encode_tasks(graph, encoder)
-    found = required_kernels.find(graph, content, given, encoder)
+    found = required_kernels.find(built, graph)
     about["outputs"] = [summary(array) for array in outputs.arrays]
     about["kernels"] = list(found.sources)
     about["kernels not known behind"] = found.unknown
     _write(Path(path), about, content, encoder, found.sources)
 
 
-def _optimised(arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
+def _optimised(built: HighLevelGraph, arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
     """Return the tasks of all arrays as dask optimises them, but for those that are given."""
     if not arrays:
         return {}
-    merged = HighLevelGraph.merge(*(array.__dask_graph__() for array in [*arrays, *given]))
     keys = list(flatten([array.__dask_keys__() for array in [*arrays, *given]]))
-    graph = ensure_dict(optimize(merged, keys))
+    graph = ensure_dict(optimize(built, keys))
     tasks: dict[Any, Any] = convert_legacy_graph(graph)
     placed = set(flatten([array.__dask_keys__() for array in given]))
     needed = set(keys).union(*(node.dependencies for node in tasks.values()))
     for key in sorted(needed - tasks.keys(), key=str):
         # dask leaves out what it takes to be on a cluster already.
-        code.refuse(merged.get(key), f"task {key!r}")
+        code.refuse(built.get(key), f"task {key!r}")
         raise UnsavableError(f"task {key!r} is needed, and dask's optimisation has left it out")
     return {key: node for key, node in tasks.items() if key not in placed}
 

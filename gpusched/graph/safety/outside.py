@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import builtins
 import types
+from collections.abc import Callable
+from functools import partial
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -24,10 +27,8 @@ class Outside:
     """
 
     def __init__(self) -> None:
-        self._names: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
-        self._cells: dict[int, tuple[types.CellType, Any]] = {}
-        self._functions: dict[int, tuple[types.FunctionType, Any, Any, Any]] = {}
-        self._kernels: dict[int, tuple[Any, Any]] = {}
+        self._read: dict[Any, tuple[Callable[[], Any], Any, Callable[[Any, Any], bool]]] = {}
+        """By what has been read: how it is read, what that gave, and what compares it."""
         self._parts: list[Any] = []
 
     def name(self, function: types.FunctionType, name: str) -> Any:
@@ -38,9 +39,9 @@ class Outside:
         KeyError
             If there is none of that name.
         """
-        found = self._read(function.__globals__, name)
+        found = self._entry(function.__globals__, name)
         if found is _MISSING:
-            found = self._read(getattr(function, "__builtins__", vars(builtins)), name)
+            found = self._entry(getattr(function, "__builtins__", vars(builtins)), name)
         if found is _MISSING:
             raise KeyError(name)
         return found
@@ -50,63 +51,52 @@ class Outside:
 
         Instructions that need such a function look nowhere else.
         """
-        found = self._read(getattr(function, "__builtins__", vars(builtins)), name)
+        found = self._entry(getattr(function, "__builtins__", vars(builtins)), name)
         return None if found is _MISSING else found
 
     def entry(self, names: dict[str, Any], name: str) -> Any:
         """Return what a dictionary, such as a module's, has by a name; `KeyError` if nothing."""
-        found = self._read(names, name)
+        found = self._entry(names, name)
         if found is _MISSING:
             raise KeyError(name)
         return found
 
-    def _read(self, names: dict[str, Any], name: str) -> Any:
+    def _entry(self, names: dict[str, Any], name: str) -> Any:
         # What other mappings have for a name is their own affair.
-        value = names.get(name, _MISSING) if type(names) is dict else _MISSING
-        if (id(names), name) not in self._names:
-            self._names[id(names), name] = names, name, value
-            self._parts.append((name, frozen(value)))
-        return value
+        own = names if type(names) is dict else dict[str, Any]()
+        read = partial(own.get, name, _MISSING)
+        return self._note((id(names), name), read, lambda value: (name, frozen(value)))
 
     def cell(self, cell: types.CellType, name: str) -> Any:
         """Return a variable of an outer function; `ValueError` while it has no value."""
-        value = cell.cell_contents
-        if id(cell) not in self._cells:
-            self._cells[id(cell)] = cell, value
-            self._parts.append((name, frozen(value)))
-        return value
+        found = self._note(id(cell), partial(_contents, cell), lambda value: (name, frozen(value)))
+        if found is _MISSING:
+            raise ValueError(name)
+        return found
 
     def function(self, function: types.FunctionType) -> None:
         """Note the code and the defaults of a function that is called."""
-        if id(function) not in self._functions:
-            parts = function.__code__, function.__defaults__, _keywords(function)
-            self._functions[id(function)] = function, *parts
-            self._parts.append((function.__code__, *map(frozen, parts[1:])))
+        self._note(id(function), partial(_meaning, function),
+                   lambda found: (found[0], *map(frozen, found[1:])), _means)  # fmt: skip
 
     def kernel(self, callee: Any) -> None:
         """Note a user's kernel, or what is recorded as one, which reads values from outside."""
-        found = None if id(callee) in self._kernels else _frozen_parts(callee)
-        if found is not None:
-            self._kernels[id(callee)] = callee, found
-            self._parts.append(found)
+        if _frozen_parts(callee) is not None:
+            self._note(id(callee), partial(_frozen_parts, callee), lambda found: found, eq)
+
+    def _note(self, key: Any, read: Callable[[], Any], part: Callable[[Any], Any],
+              compare: Callable[[Any, Any], bool] = same) -> Any:  # fmt: skip
+        """Return what is read now; note the first time, with what identifies it."""
+        value = read()
+        if key not in self._read:
+            # With `read`, whatever the key is the id of stays alive.
+            self._read[key] = read, value, compare
+            self._parts.append(part(value))
+        return value
 
     def holds(self) -> bool:
         """Return whether everything is as it was when it was read."""
-        for names, name, value in self._names.values():
-            if not same(names.get(name, _MISSING), value):
-                return False
-        for cell, value in self._cells.values():
-            try:
-                if not same(cell.cell_contents, value):
-                    return False
-            except ValueError:  # it has no value any more
-                return False
-        for function, code, defaults, keywords in self._functions.values():
-            if function.__code__ is not code or _keywords(function) != keywords:
-                return False
-            if function.__defaults__ is not defaults:
-                return False
-        return all([_frozen_parts(kernel) == parts for kernel, parts in self._kernels.values()])
+        return all([compare(read(), value) for read, value, compare in self._read.values()])
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -114,13 +104,26 @@ class Outside:
         return tuple(self._parts)
 
 
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it has no value
+        return _MISSING
+
+
+def _meaning(function: types.FunctionType) -> tuple[Any, ...]:
+    """Return a function's code and defaults."""
+    keywords = tuple((name, id(value)) for name, value in (function.__kwdefaults__ or {}).items())
+    return function.__code__, function.__defaults__, keywords
+
+
+def _means(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    return now[0] is before[0] and now[1] is before[1] and now[2] == before[2]
+
+
 def _frozen_parts(callee: Any) -> Any:
     """Return what a plan depends on that holds a kernel as it is now; None if it is none."""
     return callee.parts() if isinstance(callee, Freezable) else recorded_form(callee)
-
-
-def _keywords(function: types.FunctionType) -> tuple[Any, ...]:
-    return tuple((name, id(value)) for name, value in (function.__kwdefaults__ or {}).items())
 
 
 def frozen(value: Any) -> Any:
