@@ -15,7 +15,7 @@ DTYPES = sorted(dtype.name for dtype in SUPPORTED if dtype not in (HALF, np.dtyp
 """Names that convert a number to that dtype."""
 
 INTEGERS = ["to_int32", "to_int64"]
-"""Names that convert a float to that dtype as NumPy does on this processor, beyond its range too."""
+"""Names that convert a float to that dtype as NumPy does here, beyond its range as well."""
 
 HALVES = ["from_float16", "to_float16", "round_to_float16"]
 """Names that convert an element of float16 to float32, a number to such an element, and a number to

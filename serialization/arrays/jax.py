@@ -102,7 +102,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 
 
 def _is_plain(array: Any) -> bool:
-    """Return whether bytes, shape and dtype make an array; JAX knows more of keys and weak types."""
+    """Return whether bytes, shape and dtype are all; of keys and weak types JAX knows more."""
     import jax
 
     return not (jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended) or array.weak_type)
