@@ -17,7 +17,6 @@ from gpusched.graph.fitting import (
     noted,
     noting,
     own_bytes,
-    refusing,
     survived,
 )
 from gpusched.workers.metrics import HEARTBEAT_KEY
@@ -39,7 +38,7 @@ class Declarations(SchedulerPlugin):
 
         async def update_graph(**kwargs: Any) -> None:
             refused = room(scheduler) if config.get("memory.strict") else None
-            with refusing(refused), noting(most_survived(scheduler)):
+            with noting(most_survived(scheduler), refused):
                 await update(**kwargs)
 
         scheduler.stream_handlers["update-graph"] = update_graph

@@ -18,7 +18,8 @@ runs what `devicechoice` decides, by `cupycalls`, on what `moved` holds.
 
 What both need is imported `early`, in processes that wait for their first graph.
 
-What these share: `subgraph`, `partials`, `libraries`, and `renaming`.
+What these share: `subgraph`, which goes through dask's tasks for all who ask what their calls would
+return; `partials`, `libraries`, and `renaming`.
 """
 
 from gpusched.graph.hook import disable, enable, optimize

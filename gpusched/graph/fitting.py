@@ -28,9 +28,6 @@ _SMALL = 1 << 20
 MARGIN = 0.05
 """Share of the memory limit that is left for what cannot be foreseen."""
 
-_room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
-
-
 DECLARED = "gpusched-memory"
 """The annotation that says what a task needs, where no program says it: a `Needed`."""
 
@@ -57,12 +54,16 @@ class Needed(NamedTuple):
 
 @dataclass
 class Noted:
-    """What is noted of a graph's tasks while it is optimised."""
+    """What graphs may take that are optimised meanwhile, and what is noted of their tasks."""
 
-    most: float
-    """Bytes that a task may need for a worker to survive it."""
+    most: float = math.inf
+    """Bytes that a task may need for a worker to survive it: of those that surely need more, it is
+    noted what."""
+    room: int | None = None
+    """Bytes that each worker may have: a graph with a task that needs more is refused; None refuses
+    nothing."""
     declared: dict[Any, Needed] = field(default_factory=dict)
-    """By key."""
+    """What tasks take, by key."""
 
 
 _noted: ContextVar[Noted | None] = ContextVar("gpusched-noted", default=None)
@@ -73,13 +74,13 @@ class DoesNotFitError(MemoryError):
 
 
 @contextmanager
-def refusing(room: int | None) -> Iterator[None]:
-    """Refuse graphs with tasks that need more memory than a worker may have.
+def noting(most: float = math.inf, room: int | None = None) -> Iterator[None]:
+    """Note what tasks of graphs take that are optimised meanwhile, for `noted`; or refuse graphs.
 
     Parameters
     ----------
-    room
-        Bytes that each worker may have; None refuses nothing.
+    most, room
+        As `Noted` has them.
 
     Notes
     -----
@@ -89,40 +90,20 @@ def refusing(room: int | None) -> Iterator[None]:
     Examples
     --------
     >>> import dask, dask.array as da, gpusched
-    >>> from gpusched.graph.fitting import DoesNotFitError, refusing
+    >>> from gpusched.graph.fitting import DoesNotFitError, noting
     >>> x = da.ones(100_000) + 1
     >>> try:
-    ...     with gpusched.enable(), refusing(1000):
+    ...     with gpusched.enable(), noting(room=1000):
     ...         dask.optimize(x)
     ... except DoesNotFitError:
     ...     "refused"
     'refused'
     """
-    with _set(_room, room):
-        yield
-
-
-@contextmanager
-def noting(most: float) -> Iterator[None]:
-    """Note what tasks of graphs take that are optimised meanwhile, for `noted`; as `refusing`.
-
-    Parameters
-    ----------
-    most
-        Bytes that a task may need for a worker to survive it: of those that surely need more, it is
-        noted what.
-    """
-    with _set(_noted, Noted(most)):
-        yield
-
-
-@contextmanager
-def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    token = variable.set(value)
+    token = _noted.set(Noted(most, room))
     try:
         yield
     finally:
-        variable.reset(token)
+        _noted.reset(token)
 
 
 def noted() -> Noted | None:
@@ -268,9 +249,10 @@ def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
     DoesNotFitError
         If there is such a task; what it needs, what there is, and what helps are in its text.
     """
-    room = _room.get()
-    if room is None:
+    noted = _noted.get()
+    if noted is None or noted.room is None:
         return
+    room = noted.room
     needs = {
         key: needed(tasks, node, sizes) for key, node in tasks.items() if isinstance(node, Task)
     }

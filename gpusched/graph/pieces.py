@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,22 +16,14 @@ from gpusched.record.catalogue import has
 from gpusched.record.recorded import RecordedFunction, one_of
 from gpusched.store.statistics import updating
 
+if TYPE_CHECKING:
+    from gpusched.graph.segment import Segment
+
 WHOLE = GraphBreak.READ_WHOLE("memory is short, and calls need whole chunks")
 SHORT = GraphBreak.SMALL("memory is short, and chunks have fewer than four rows")
 
 
-class Runs(Protocol):
-    """What of a segment is needed here."""
-
-    steps: list[Any]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-    def run_whole(self, registers: Registers) -> None:
-        """Run the segment on whole chunks."""
-
-
-def run(segment: Runs, registers: Registers, count: int) -> bool:
+def run(segment: Segment, registers: Registers, count: int) -> bool:
     """Run a segment in parts along its first axis; return False where that cannot be done.
 
     The outputs are allocated whole, so what is saved is everything between inputs and outputs. An
@@ -76,7 +68,7 @@ class _Results:
         Where they are.
     """
 
-    def __init__(self, segment: Runs, registers: Registers, shape: tuple[int, ...],
+    def __init__(self, segment: Segment, registers: Registers, shape: tuple[int, ...],
                  device: Device) -> None:  # fmt: skip
         self._segment, self._registers = segment, registers
         self._shape, self._device = shape, device
@@ -139,7 +131,7 @@ def _result(whole: Any, device: Device) -> Any:
     return HostResult(whole) if on_host else whole
 
 
-def _is_elementwise(segment: Runs, registers: Registers) -> bool:
+def _is_elementwise(segment: Segment, registers: Registers) -> bool:
     several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
     return all(
         _elementwise(bare(step.function))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from gpusched.emit.operations import operation_of
 from gpusched.plan.plan import Register, last_uses, substitute
 from gpusched.record.catalogue import has
 from gpusched.store.statistics import updating
+
+if TYPE_CHECKING:
+    from gpusched.graph.segment import ProgramStep
 
 TILE = 1 << 15
 """Elements of a tile: some of float64 fit the second-level cache. On chunks of 4M elements and two
@@ -80,18 +83,6 @@ _INTO: dict[Any, Callable[..., Any]] = {
 library gives what is freed back at once, new memory for each tile would take longer than the rest.
 """
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
-
-
-class FunctionCall(Protocol):
-    """What of a program's step is needed here."""
-
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    @property
-    def registers(self) -> set[int]:
-        """The registers that the arguments hold."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +158,7 @@ def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
     return found
 
 
-def is_elementwise(step: FunctionCall) -> bool:
+def is_elementwise(step: ProgramStep) -> bool:
     """Return whether each element of a call's result depends on the operands at its place only."""
     function = step.function
     if isinstance(function, np.ufunc):
@@ -192,7 +183,7 @@ class Call:
 
     register: int
     """Of its result."""
-    step: FunctionCall
+    step: ProgramStep
     into: Callable[..., Any] | None
     """What computes the same into an array that exists; None if nothing does."""
     dying: tuple[int, ...]

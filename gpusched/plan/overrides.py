@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cached_property
@@ -211,12 +212,7 @@ def withdraw(override: Override) -> None:
     """Undo the last `apply` of a version; nothing happens if there was none."""
     global _applied
     with _lock:
-        found = list(_applied)
-        for number in reversed(range(len(found))):
-            if found[number] is override:
-                del found[number]
-                break
-        _applied = tuple(found)
+        _applied = _without_last(_applied, lambda each: each is override)
 
 
 def enter(override: Override) -> None:
@@ -226,9 +222,10 @@ def enter(override: Override) -> None:
 
 def leave(digest: str) -> None:
     """Undo the last `enter` of a version of a kernel; nothing happens if there was none."""
-    found = list(_scoped.get())
-    for number in reversed(range(len(found))):
-        if found[number].digest == digest:
-            del found[number]
-            break
-    _scoped.set(tuple(found))
+    _scoped.set(_without_last(_scoped.get(), lambda each: each.digest == digest))
+
+
+def _without_last(found: tuple[Override, ...],
+                  wanted: Callable[[Override], bool]) -> tuple[Override, ...]:  # fmt: skip
+    last = max([number for number, each in enumerate(found) if wanted(each)], default=len(found))
+    return found[:last] + found[last + 1 :]

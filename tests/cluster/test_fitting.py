@@ -16,7 +16,7 @@ from distributed import Client
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.fitting import room
-from gpusched.graph.fitting import DoesNotFitError, refusing
+from gpusched.graph.fitting import DoesNotFitError, noting
 from gpusched.workers.metrics import HEARTBEAT_KEY
 
 LIMIT = 10_000_000
@@ -87,9 +87,9 @@ def test_same_program_is_tried_where_nothing_is_to_be_refused() -> None:
 @pytest.mark.parametrize("fused", [True, False])
 def test_tasks_are_checked_as_they_will_run(fused: bool) -> None:
     with dask.config.set({"optimization.fuse.active": fused}), gpusched.enable():
-        with refusing(LIMIT), pytest.raises(DoesNotFitError, match="cannot fit"):
+        with noting(room=LIMIT), pytest.raises(DoesNotFitError, match="cannot fit"):
             dask.optimize(program(1_000_000))
-        with refusing(3 * LIMIT):
+        with noting(room=3 * LIMIT):
             dask.optimize(program(1_000_000))
 
 

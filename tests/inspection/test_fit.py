@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph.fitting import DoesNotFitError, for_tasks, refusing
+from gpusched.graph.fitting import DoesNotFitError, for_tasks, noting
 from gpusched.inspection.explanation import Explanation
 from gpusched.inspection.fit import OWN, Described, described
 
@@ -113,9 +113,9 @@ def test_task_that_joins_chunks_needs_its_result_and_one_of_them() -> None:
     with gpusched.enable():
         found = gpusched.explain(x)
         assert found.on(256 * MIB).fit.peak == 9 * MIB
-        with refusing(9 * MIB + 1000):
+        with noting(room=9 * MIB + 1000):
             dask.optimize(x)
-        with refusing(9 * MIB - 1000), pytest.raises(DoesNotFitError):
+        with noting(room=9 * MIB - 1000), pytest.raises(DoesNotFitError):
             dask.optimize(x)
 
 
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_refused_and_what_fits_is_not(name: str) -> None:
             limit = next(n for n in count(room * 4 // 3) if for_tasks(n) == room)
             fit = replace(found.on(limit).fit, cluster=Described(limit, own=0))
             refused = pytest.raises(DoesNotFitError, match="cannot fit")
-            with refusing(for_tasks(limit)), nullcontext() if fit.fits else refused:
+            with noting(room=for_tasks(limit)), nullcontext() if fit.fits else refused:
                 dask.optimize(y)
             assert fit.fits == (room == need)
 
@@ -164,7 +164,7 @@ def test_join_that_compute_does_is_refused_where_it_is_said_not_to_fit(name: str
             limit = next(n for n in count(room * 4 // 3) if for_tasks(n) == room)
             fit = replace(found.on(limit).fit, cluster=Described(limit, own=0))
             refused = pytest.raises(DoesNotFitError, match="cannot fit")
-            with refusing(for_tasks(limit)), nullcontext() if fit.fits_joined else refused:
+            with noting(room=for_tasks(limit)), nullcontext() if fit.fits_joined else refused:
                 dask.compute(*results, scheduler=_optimised)
             assert fit.fits_joined == (room == need)
             assert fit.fits_joined or not fit.fits or "But compute()" in str(fit)

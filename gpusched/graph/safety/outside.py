@@ -96,7 +96,11 @@ class Outside:
 
     def holds(self) -> bool:
         """Return whether everything is as it was when it was read."""
-        return all([compare(read(), value) for read, value, compare in self._read.values()])
+        for read, value, compare in self._read.values():
+            now = read()
+            if now is not value and not compare(now, value):
+                return False
+        return True
 
     @property
     def identity(self) -> tuple[Any, ...]:
