@@ -20,6 +20,7 @@ from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record import parts
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import (
     HANDLERS,
     METHODS,
@@ -32,7 +33,7 @@ from gpusched.record.chunk import (
     parts_of,
 )
 from gpusched.record.moments import moments
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 _MISSING = np._NoValue
 
@@ -483,14 +484,12 @@ def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
 
 
+@own("portable")
 def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
     """Return an array; where it has NaN, NumPy repeats the calls and warns of slices of NaN."""
     if np.isnan(array).any():
         note(REPORTED)
     return array
-
-
-ON_DEVICE.add(_report_if_all_nan)
 
 
 def report_if_nan(found: LazyChunk) -> LazyChunk:

@@ -14,14 +14,16 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import HANDLERS, METHODS, LazyChunk, operand
 from gpusched.record.functions import method_of
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 LABEL = np.dtype(np.int64)
 """Of the labels that kernels read."""
 
 
+@own("portable")
 def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
     """Return positions along an axis as kernels take them: none of them counts from the end.
 
@@ -44,8 +46,6 @@ def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
         raise IndexError(told)
     return np.where(found < 0, found + length, found)
 
-
-ON_DEVICE.add(located)
 
 INTEGERS = frozenset(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)) - {
     np.dtype("u8")

@@ -13,13 +13,15 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import HANDLERS, LazyChunk, operand
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 Spacing = Any
 """The distance between neighbours: a number, or a lazy chunk of one or of each distance."""
 
 
+@own("portable")
 def spacing(points: np.ndarray) -> np.ndarray:
     """Return the distance from each point to the next; one for all of them if they are equal.
 
@@ -33,9 +35,6 @@ def spacing(points: np.ndarray) -> np.ndarray:
     whole = np.issubdtype(points.dtype, np.integer)
     steps = np.diff(points.astype(np.float64) if whole else points)
     return steps[:1].reshape(()) if (steps == steps[0]).all() else steps
-
-
-ON_DEVICE.add(spacing)
 
 
 def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,

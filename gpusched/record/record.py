@@ -58,6 +58,7 @@ from gpusched.plan.plan import (
 )
 from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups, not_streamed
 from gpusched.record import parts
+from gpusched.record.catalogue import has, own
 from gpusched.store.handles import Runnable
 
 PYTHON_SCALARS = (bool, int, float)
@@ -66,20 +67,15 @@ WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
 
 
-ON_DEVICE: set[Callable[..., Any]] = set()
-"""Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
-
-
 CUMULATED = {"add": np.cumsum, "multiply": np.cumprod}
 """Functions of array libraries that scan, by what joins."""
 
 
+@own("portable")
 def _cumulated(array: Any, combine: str, axis: int) -> Any:
     """Return sums or products of each element with all before it."""
     return CUMULATED[combine](array, axis=axis, dtype=array.dtype)
 
-
-ON_DEVICE.add(_cumulated)
 
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
@@ -663,7 +659,7 @@ class Recorder:
             Whether it only moves elements, or shows them in another way: then it is called with
             what stands in for arrays, too, and once more when those are there.
         """
-        if self.moved and not copies and function not in ON_DEVICE:
+        if self.moved and not copies and not has(function, "portable"):
             name = self.breaks[-1][0] if self.breaks else _name(function)
             reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
             self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))

@@ -16,8 +16,9 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import SEARCHED
 from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute, operand
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 PLACE = np.dtype(np.intp)
 """Of places among sorted numbers."""
@@ -26,6 +27,7 @@ TOGETHER = 65536
 """Elements that NumPy's histograms count in one go: weights are added up in that order."""
 
 
+@own("portable")
 def padded(numbers: np.ndarray, dtype: np.dtype, steps: int) -> np.ndarray:
     """Return sorted numbers as kernels search them: the last one again until there are enough.
 
@@ -100,6 +102,7 @@ def _searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left") -> Any
     return searched(v, a, side)
 
 
+@own("portable")
 def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np.ndarray:
     """Return values as kernels interpolate them, with what is before and after them.
 
@@ -136,6 +139,7 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
     return LazyChunk(recorder, found, fresh=True)
 
 
+@own("portable")
 def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Return how many labels there are of each in ``range(count)``, or what their weights add to.
 
@@ -166,6 +170,7 @@ def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -
     return found
 
 
+@own("portable")
 def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
                     weights: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
     """Return the same of all labels, by the bins of several axes, without the outermost ones.
@@ -179,9 +184,6 @@ def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
     """
     found = np.bincount(labels.reshape(-1), weights, math.prod(sizes))
     return found.reshape(sizes).astype(float)[(slice(1, -1),) * len(sizes)]
-
-
-ON_DEVICE.update([padded, with_ends, counted, counted_on_grid])
 
 
 def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  # noqa: A002

@@ -20,9 +20,10 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.policy import LANES, LONGEST_LANE
 from gpusched.plan.expression import Node, Table, UnfusibleError
 from gpusched.plan.plan import Register
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import HANDLERS, LazyChunk, operand
 from gpusched.record.functions import report_if_nan
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 RANK = np.dtype(np.int64)
 """Of ranks, and of places in a table of lanes."""
@@ -111,6 +112,7 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return found.reshape(-1)
 
 
+@own("portable")
 def in_order(array: np.ndarray, axes: tuple[int, ...], length: int) -> np.ndarray:
     """Return the same with the elements of each lane in order.
 
@@ -122,9 +124,6 @@ def in_order(array: np.ndarray, axes: tuple[int, ...], length: int) -> np.ndarra
     array([1, 3, 2, 4])
     """
     return np.sort(side_by_side(array, axes).reshape(-1, length), axis=-1).reshape(-1)
-
-
-ON_DEVICE.add(in_order)
 
 
 def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
@@ -260,6 +259,7 @@ def _quantiles(recorder: Recorder, lanes: Lanes, q: Any) -> Any:
     return _before(lanes, q)
 
 
+@own("portable")
 def places_of(quantiles: Any, count: int, method: str) -> tuple[np.ndarray, ...]:
     """Return what `quantile_places` does of numbers that may be in device memory: they are few."""
     if isinstance(quantiles, np.ndarray):
@@ -268,13 +268,11 @@ def places_of(quantiles: Any, count: int, method: str) -> tuple[np.ndarray, ...]
     return tuple([np.asarray(each, like=quantiles) for each in found])
 
 
+@own("portable")
 def checked(quantiles: np.ndarray) -> np.ndarray:
     """Return quantiles; `ValueError` as NumPy raises it, where they are not from 0 to 1."""
     places_of(quantiles, 1, "linear")
     return quantiles + 0
-
-
-ON_DEVICE.update([checked, places_of])
 
 
 def _before(lanes: Lanes, array: Any) -> Any:
