@@ -67,7 +67,7 @@ WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
 
 
-CUMULATED = {"add": np.cumsum, "multiply": np.cumprod}
+CUMULATED: dict[str, Any] = {"add": np.cumsum, "multiply": np.cumprod}
 """Functions of array libraries that scan, by what joins."""
 
 

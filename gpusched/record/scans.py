@@ -15,8 +15,8 @@ from numpy.lib.array_utils import normalize_axis_index
 from gpusched.breaks import GraphBreak
 from gpusched.emit.policy import SCANNED_BLOCK
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, LazyChunk, compute
-from gpusched.record.functions import method_of, total_dtype, without_nan
+from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, compute, records
+from gpusched.record.functions import joined_dtype, total_dtype, without_nan
 from gpusched.record.record import CUMULATED, Recorder
 
 
@@ -92,18 +92,22 @@ def _joined(before: LazyChunk, after: LazyChunk, combine: str) -> LazyChunk:
     return LazyChunk(recorder, recorder.apply(combine, (before._node, after._node), after.dtype))
 
 
+@records(np.cumsum, method="cumsum")
 def _cumsum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(a, "add", axis, _total(a, dtype))
 
 
+@records(np.cumprod, method="cumprod")
 def _cumprod(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(a, "multiply", axis, _total(a, dtype))
 
 
+@records(np.nancumsum)
 def _nancumsum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(without_nan(recorder, a, 0.0), "add", axis, _total(a, dtype))
 
 
+@records(np.nancumprod)
 def _nancumprod(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(without_nan(recorder, a, 1.0), "multiply", axis, _total(a, dtype))
 
@@ -117,16 +121,9 @@ def _accumulate(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = No
     name = ufunc.__name__
     if not self.shape:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan without an axis")
-    if name in ("add", "multiply"):
-        return scanned(self, name, axis, _total(self, dtype))
-    if dtype is not None:
-        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
     if name in ("logical_or", "logical_and") and self.dtype != bool:
         raise UnfusibleError(GraphBreak.DTYPE, f"{name} of {self.dtype}")
-    return scanned(self, name, axis)
+    return scanned(self, name, axis, joined_dtype(name, self.dtype, dtype))
 
 
-HANDLERS[np.cumsum], METHODS["cumsum"] = _cumsum, method_of(_cumsum)
-HANDLERS[np.cumprod], METHODS["cumprod"] = _cumprod, method_of(_cumprod)
-HANDLERS[np.nancumsum], HANDLERS[np.nancumprod] = _nancumsum, _nancumprod
 UFUNC_METHODS["accumulate"] = _accumulate

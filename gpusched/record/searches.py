@@ -17,7 +17,7 @@ from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import SEARCHED
 from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import HANDLERS, LazyChunk, compute, operand
+from gpusched.record.chunk import LazyChunk, compute, operand, records
 from gpusched.record.record import Recorder
 
 PLACE = np.dtype(np.intp)
@@ -92,10 +92,12 @@ def _sorted(array: Any, numbers: Any) -> tuple[Node, int]:
     return node, steps
 
 
+@records(np.digitize)
 def _digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
     return searched(x, bins, "left" if right else "right")
 
 
+@records(np.searchsorted)
 def _searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left") -> Any:
     if side not in ("left", "right"):
         raise UnfusibleError(GraphBreak.OPTION, f"option side {side!r}")
@@ -120,6 +122,7 @@ def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np
     return found
 
 
+@records(np.interp)
 def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
             right: Any = None) -> Any:  # fmt: skip
     """Record values between those at sorted points."""
@@ -186,6 +189,7 @@ def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
     return found.reshape(sizes).astype(float)[(slice(1, -1),) * len(sizes)]
 
 
+@records(np.histogram)
 def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  # noqa: A002
                density: Any = None, weights: Any = None) -> Any:  # fmt: skip
     """Record a histogram, if its bins do not depend on the chunk's values."""
@@ -202,6 +206,7 @@ def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  #
     return compute(recorder, counted, (labels, len(edges) - 1, weights), {}), edges
 
 
+@records(np.histogramdd)
 def _histogramdd(recorder: Recorder, sample: Any, bins: Any = 10, range: Any = None,  # noqa: A002
                  density: Any = None, weights: Any = None) -> Any:  # fmt: skip
     """Record a histogram of several arrays of one axis each."""
@@ -295,8 +300,3 @@ def _difference(last: Any, first: Any) -> Any:
         return np.subtract(last, first, dtype=dtype)
     ends = np.asarray(last, dtype), np.asarray(first, dtype)
     return np.subtract(*ends, casting="unsafe", dtype=np.dtype(f"u{dtype.itemsize}"))
-
-
-HANDLERS[np.digitize], HANDLERS[np.searchsorted] = _digitize, _searchsorted
-HANDLERS[np.interp] = _interp
-HANDLERS[np.histogram], HANDLERS[np.histogramdd] = _histogram, _histogramdd

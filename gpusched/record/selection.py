@@ -21,7 +21,7 @@ from gpusched.emit.policy import LANES, LONGEST_LANE
 from gpusched.plan.expression import Node, Table, UnfusibleError
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import HANDLERS, LazyChunk, operand
+from gpusched.record.chunk import LazyChunk, operand, records
 from gpusched.record.functions import report_if_nan
 from gpusched.record.record import Recorder
 
@@ -160,12 +160,14 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 
 
+@records(np.median)
 def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     lanes = lanes_of(a, axis, "fiu")
     found = _middle(lanes, lanes.length)
     return _with_nan(a, lanes, found, keepdims)
 
 
+@records(np.nanmedian)
 def _nanmedian(recorder: Recorder, a: Any, axis: Any = None, *,
                keepdims: Any = False) -> Any:  # fmt: skip
     lanes = lanes_of(a, axis)
@@ -182,6 +184,7 @@ def _middle(lanes: Lanes, numbers: Any) -> Any:
     return both if isinstance(numbers, int) else np.where(numbers % 2 == 0, both, first + 0.0)
 
 
+@records(np.quantile)
 def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
               keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
@@ -202,6 +205,7 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
     return _with_nan(a, lanes, _between(first, lanes.next(after, first), share), keepdims)
 
 
+@records(np.nanquantile)
 def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                  keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
@@ -301,11 +305,13 @@ def _kept(found: Any, lanes: Lanes, keepdims: Any) -> Any:
     return np.expand_dims(found, tuple(more + axis for axis in lanes.axes))
 
 
+@records(np.percentile)
 def _percentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                 keepdims: Any = False) -> Any:  # fmt: skip
     return _quantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
 
 
+@records(np.nanpercentile)
 def _nanpercentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                    keepdims: Any = False) -> Any:  # fmt: skip
     return _nanquantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
@@ -314,8 +320,3 @@ def _nanpercentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, meth
 def _share(q: Any) -> Any:
     """Return percentiles as quantiles."""
     return q / 100 if type(q) in (int, float) else np.true_divide(q, 100)
-
-
-HANDLERS[np.median], HANDLERS[np.nanmedian] = _median, _nanmedian
-HANDLERS[np.quantile], HANDLERS[np.nanquantile] = _quantile, _nanquantile
-HANDLERS[np.percentile], HANDLERS[np.nanpercentile] = _percentile, _nanpercentile
