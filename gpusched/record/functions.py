@@ -380,7 +380,7 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
     Raises
     ------
     UnfusibleError
-        If another one is wanted of what are no sums or products.
+        If another one is wanted where values are neither added nor multiplied.
     """
     if combine in ("add", "multiply"):
         return total_dtype(dtype, wanted)
