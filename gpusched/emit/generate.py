@@ -261,7 +261,10 @@ def identity(output: Output, dtype: str) -> str:
 
 
 def first_total(output: Output) -> str:
-    """Return what a scan starts from: joined with that, the first element stays what it is."""
+    """Return what a scan starts from: joined with that, the first element stays what it is.
+
+    With a user's function it need not, such as a zero that is negative: see `joined_total`.
+    """
     dtype = np.dtype(output.dtype)
     assert output.combine is not None
     found = identity_value(output.combine, dtype)
@@ -270,12 +273,17 @@ def first_total(output: Output) -> str:
     return literal(found, output.dtype)
 
 
-def joined_total(output: Output, total: str, element: str) -> str:
-    """Return what an element joined to a scan's total gives, rounded as NumPy rounds each one."""
+def joined_total(output: Output, total: str, element: str, is_first: str) -> str:
+    """Return what an element joined to a scan's total gives, rounded as NumPy rounds each one.
+
+    `is_first` says in source whether there is no element before; a user's function is not called
+    then.
+    """
     assert output.combine is not None
     statement = Statement(output.combine, 0, (), output.dtype, output.dtype)
-    return expression(statement, [f if f.isidentifier() or f[-1] in ")]" else f"({f})"
-                                  for f in (total, element)])  # fmt: skip
+    found = expression(statement, [f if f.isidentifier() or f[-1] in ")]" else f"({f})"
+                                   for f in (total, element)])  # fmt: skip
+    return f"{element} if {is_first} else {found}" if output.combine in DEFINED else found
 
 
 def loaded(output: Output, element: str) -> str:

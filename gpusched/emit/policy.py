@@ -99,11 +99,10 @@ VECTOR = 16
 LONGEST = 64
 """Instructions beyond which `point` is not repeated to have more loads under way."""
 
-TILE_VALUES = 4
-"""Values of one thread in a tile."""
-
-FEW_TILES = 4
-"""Tiles of a row that one block scans as fast as several do with three launches."""
+SCANNED_BLOCK = 256
+"""Elements of a scan that one thread joins where there are few lanes. So few lines of memory are
+read at a time, one by each thread, that they stay in the cache until all of each has been joined;
+not measured on a card."""
 
 SPLIT_BLOCKS = 1024
 """Blocks that a reduction is split into where its results are few."""

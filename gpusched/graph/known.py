@@ -223,7 +223,7 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     try:
-        return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
+        return functions.reduced(x._recorder, x, axis, keepdims=keepdims, combine=combine)
     except UnfusibleError:
         return plain(x, axis, keepdims)  # Which says why.
 

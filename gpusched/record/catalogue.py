@@ -22,6 +22,7 @@ TRAITS = {
     "elementwise": "has at each place a value of the operands at that place only",
     "passes": "returns some of its arguments",
     "moves": "only moves elements: CuPy's arrays come out of it with the values of NumPy's",
+    "portable": "gives for CuPy's arrays what it gives for NumPy's, and is not a kernel",
     "keeps": "moves elements, and has a result of no more of them than what it takes",
     "cuts": "takes time for its result only, whatever the size of what it is given",
     "picks": "takes a piece by an index",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, reduce
 from operator import add, and_, floordiv, mul, neg, sub
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -36,6 +36,47 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handler], Handler]:
+    """Return a decorator of what records NumPy's functions, and a method of arrays as they do.
+
+    The parameters of what it decorates are those that are honoured, behind the recorder.
+    """
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(functions, handler))
+        if method:
+            METHODS[method] = _method_of(handler)
+        return handler
+
+    return register
+
+
+def records_method(*names: str) -> Callable[[Handler], Handler]:
+    """Return a decorator of what records methods of arrays, given the lazy chunk."""
+
+    def register(handler: Handler) -> Handler:
+        METHODS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def _method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of a lazy chunk that does what the handler of a function does."""
+    signature = inspect.signature(handler)
+
+    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
+        return handler(self._recorder, self, *args, **kwargs)
+
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    return method
+
 
 ITEMS = 128
 """How many items of chunks one recording may go through, in loops or by assigning to positions:

@@ -20,9 +20,8 @@ from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record import parts
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import (
-    HANDLERS,
-    METHODS,
     UFUNC_METHODS,
     LazyChunk,
     complex_chunk,
@@ -30,20 +29,13 @@ from gpusched.record.chunk import (
     elementwise,
     operand,
     parts_of,
+    records,
+    records_method,
 )
 from gpusched.record.moments import moments
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 _MISSING = np._NoValue
-
-
-def _records(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(handler: Callable[..., Any]) -> Callable[..., Any]:
-        for function in functions:
-            HANDLERS[function] = handler
-        return handler
-
-    return register
 
 
 def _node(recorder: Recorder, value: Any) -> Node:
@@ -56,7 +48,7 @@ def _node(recorder: Recorder, value: Any) -> Node:
 # Elementwise ----------------------------------------------------------------------------
 
 
-@_records(np.where)
+@records(np.where)
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "where with one argument")
@@ -81,7 +73,7 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     return LazyChunk(recorder, node, fresh=True)
 
 
-@_records(np.clip)
+@records(np.clip)
 def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, *,
           min: Any = _MISSING, max: Any = _MISSING) -> Any:  # fmt: skip
     one = (a_min is _MISSING) is not (a_max is _MISSING)
@@ -99,7 +91,7 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
     return elementwise(recorder, CLIP, (a, low, high))
 
 
-@_records(np.round, np.around)
+@records(np.round, np.around, method="round")
 def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
     node = _node(recorder, a)
     if node.dtype.kind != "f" or type(decimals) is not int:
@@ -137,17 +129,17 @@ def _part(recorder: Recorder, val: Any, number: int) -> LazyChunk:
     return LazyChunk(recorder, recorder.leaf_view(val._node.register, view))
 
 
-@_records(np.real)
+@records(np.real)
 def _real(recorder: Recorder, val: Any) -> Any:
     return _part(recorder, val, 0) if val.dtype.kind == "c" else val
 
 
-@_records(np.imag)
+@records(np.imag)
 def _imag(recorder: Recorder, val: Any) -> Any:
     return _part(recorder, val, 1)
 
 
-@_records(np.angle)
+@records(np.angle)
 def _angle(recorder: Recorder, z: Any, deg: Any = False) -> Any:
     if deg is not False:
         raise UnfusibleError(GraphBreak.OPTION, "option deg")
@@ -155,20 +147,20 @@ def _angle(recorder: Recorder, z: Any, deg: Any = False) -> Any:
     return np.arctan2(second, first)
 
 
-@_records(np.real_if_close)
+@records(np.real_if_close)
 def _real_if_close(recorder: Recorder, a: Any) -> Any:
     if a.dtype.kind == "c":
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a result whose dtype depends on values")
     return _array(a)
 
 
-@_records(np.copy)
+@records(np.copy)
 def _copy(recorder: Recorder, a: Any) -> Any:
     made = recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy, copies=True)
     return LazyChunk(recorder, made, fresh=True)
 
 
-@_records(np.nan_to_num)
+@records(np.nan_to_num)
 def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = None,
                 neginf: Any = None) -> Any:  # fmt: skip
     node = _node(recorder, x)
@@ -182,7 +174,7 @@ def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = Non
     return LazyChunk(recorder, found._node, scalar=not found.shape, fresh=True)
 
 
-@_records(np.isclose)
+@records(np.isclose)
 def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8,
              equal_nan: bool = False) -> Any:  # fmt: skip
     if not all(isinstance(v, LazyChunk) and v.dtype.kind == "f" for v in (a, b)):
@@ -191,7 +183,7 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 
 
-@_records(np.diff)
+@records(np.diff)
 def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1) -> Any:
     if type(n) is not int or n < 1:
         raise UnfusibleError(GraphBreak.OPTION, "differences of another order than one or more")
@@ -212,7 +204,8 @@ def _array(value: Any) -> LazyChunk:
     return value
 
 
-def _viewed(function: Callable[..., Any]) -> None:
+def _viewed(function: Callable[..., Any], method: str = "") -> None:
+    @records(function, method=method)
     def handler(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
         _array(a)._fresh = False
         moved = recorder.view(
@@ -220,10 +213,8 @@ def _viewed(function: Callable[..., Any]) -> None:
         )
         return LazyChunk(recorder, moved)
 
-    HANDLERS[function] = handler
 
-
-@_records(np.expand_dims)
+@records(np.expand_dims)
 def _expand_dims(recorder: Recorder, a: Any, axis: Any) -> Any:
     axes = tuple(axis) if isinstance(axis, list) else axis  # CuPy's takes no lists.
     _array(a)._fresh = False
@@ -231,9 +222,12 @@ def _expand_dims(recorder: Recorder, a: Any, axis: Any) -> Any:
     return LazyChunk(recorder, node)
 
 
-for _function in (np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
-                  np.broadcast_to, np.rollaxis, np.flipud, np.fliplr):  # fmt: skip
+_function: Any
+for _function in (np.transpose, np.moveaxis, np.flip, np.broadcast_to, np.rollaxis, np.flipud,
+                  np.fliplr):  # fmt: skip
     _viewed(_function)
+_viewed(np.squeeze, "squeeze")
+_viewed(np.swapaxes, "swapaxes")
 
 
 # Rearranging ----------------------------------------------------------------------------
@@ -258,20 +252,21 @@ def _is_of_numbers(value: Any) -> bool:
     return number or (type(value) is str and value in ("C", "F"))
 
 
-_REARRANGING: tuple[Any, ...] = (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.ravel, np.repeat,
-                                 np.reshape, np.roll, np.tile)  # fmt: skip
-HANDLERS.update({function: partial(_rearranged, function) for function in _REARRANGING})
+for _function in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.reshape, np.roll, np.tile):
+    records(_function)(partial(_rearranged, _function))
+records(np.ravel, method="ravel")(partial(_rearranged, np.ravel))
+records(np.repeat, method="repeat")(partial(_rearranged, np.repeat))
 
 
 # Joining --------------------------------------------------------------------------------
 
 
-@_records(np.concatenate)
+@records(np.concatenate)
 def _concatenate(recorder: Recorder, arrays: Any, /, axis: Any = 0) -> Any:
     return _joined(recorder, np.concatenate, arrays, axis)
 
 
-@_records(np.stack)
+@records(np.stack)
 def _stack(recorder: Recorder, arrays: Any, axis: Any = 0) -> Any:
     return _joined(recorder, np.stack, arrays, axis)
 
@@ -303,32 +298,32 @@ def _joined(recorder: Recorder, function: Callable[..., Any], arrays: Any, axis:
 # What is known from dtype and shape -----------------------------------------------------
 
 
-@_records(np.shape)
+@records(np.shape)
 def _shape(recorder: Recorder, a: Any) -> Any:
     return a.shape
 
 
-@_records(np.ndim)
+@records(np.ndim)
 def _ndim(recorder: Recorder, a: Any) -> Any:
     return a.ndim
 
 
-@_records(np.size)
+@records(np.size)
 def _size(recorder: Recorder, a: Any, axis: int | None = None) -> Any:
     return a.size if axis is None else a.shape[axis]
 
 
-@_records(np.result_type)
+@records(np.result_type)
 def _result_type(recorder: Recorder, *arrays: Any) -> Any:
     return np.result_type(*(a.dtype if isinstance(a, LazyChunk) else a for a in arrays))
 
 
-@_records(np.iscomplexobj)
+@records(np.iscomplexobj)
 def _iscomplexobj(recorder: Recorder, x: Any) -> bool:
     return bool(x.dtype.kind == "c")
 
 
-@_records(np.isrealobj)
+@records(np.isrealobj)
 def _isrealobj(recorder: Recorder, x: Any) -> bool:
     return bool(x.dtype.kind != "c")
 
@@ -341,22 +336,22 @@ def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 
 
-@_records(np.zeros_like)
+@records(np.zeros_like)
 def _zeros_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
     return _filled(recorder, a, 0, dtype)
 
 
-@_records(np.empty_like)
+@records(np.empty_like)
 def _empty_like(recorder: Recorder, prototype: Any, dtype: Any = None) -> Any:
     return _filled(recorder, prototype, 0, dtype)
 
 
-@_records(np.ones_like)
+@records(np.ones_like)
 def _ones_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
     return _filled(recorder, a, 1, dtype)
 
 
-@_records(np.full_like)
+@records(np.full_like)
 def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None) -> Any:
     return _filled(recorder, a, fill_value, dtype)
 
@@ -370,14 +365,6 @@ def _axes(node: Node, axis: Any) -> tuple[int, ...]:
     return tuple(sorted(normalize_axis_tuple(axis, node.ndim)))
 
 
-def _reduced(recorder: Recorder, combine: str, node: Node, axis: Any, keepdims: Any) -> LazyChunk:
-    keep, axes = bool(keepdims) and keepdims is not _MISSING, _axes(node, axis)
-    if (keep and not node.shape) or (node.shape and not axes):
-        raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    found = recorder.reduce(combine, node, axes, keep)
-    return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
-
-
 def total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
     """Return the dtype in which NumPy adds up: at least 64 bits for integers."""
     if wanted is not None and wanted is not _MISSING:
@@ -387,23 +374,31 @@ def total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
 
 
-def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-         keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
-    node = _node(recorder, a)
-    converted = recorder.cast(node, total_dtype(node.dtype, dtype))
-    return _reduced(recorder, combine, converted, axis, keepdims)
+def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
+    """Return the dtype in which NumPy joins values of another one.
+
+    Raises
+    ------
+    UnfusibleError
+        If another one is wanted where values are neither added nor multiplied.
+    """
+    if combine in ("add", "multiply"):
+        return total_dtype(dtype, wanted)
+    if wanted is not None:
+        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
+    return np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype
 
 
-def extreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
-            combine: str) -> Any:  # fmt: skip
-    """Record the smallest or largest value along axes."""
-    return _reduced(recorder, combine, _node(recorder, a), axis, keepdims)
-
-
-def _truth(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
-           combine: str) -> Any:  # fmt: skip
-    node = recorder.cast(_node(recorder, a), np.dtype(bool))
-    return _reduced(recorder, combine, node, axis, keepdims)
+def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+            keepdims: Any = False, combine: str = "add") -> LazyChunk:  # fmt: skip
+    """Record the values of an array joined along axes."""
+    given = _node(recorder, a)
+    node = recorder.cast(given, joined_dtype(combine, given.dtype, dtype))
+    keep, axes = bool(keepdims) and keepdims is not _MISSING, _axes(node, axis)
+    if (keep and not node.shape) or (node.shape and not axes):
+        raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
+    found = recorder.reduce(combine, node, axes, keep)
+    return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
 
 
 def _count(node: Node, axis: Any) -> int:
@@ -413,6 +408,7 @@ def _count(node: Node, axis: Any) -> int:
     return count
 
 
+@records(np.mean, method="mean")
 def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
           keepdims: Any = False) -> Any:  # fmt: skip
     node = _node(recorder, a)
@@ -420,13 +416,14 @@ def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
     # NumPy adds float16 up in float32, and rounds the quotient.
-    total = _sum(recorder, a, axis, np.float32 if halves else dtype, keepdims=keepdims)
+    total = reduced(recorder, a, axis, np.float32 if halves else dtype, keepdims=keepdims)
     if total.dtype.kind not in "fc":
         raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
     found = np.true_divide(total, _count(node, axis))
     return found.astype(HALF) if halves else found
 
 
+@records(np.var, method="var")
 def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
          keepdims: Any = False) -> Any:  # fmt: skip
     node = _node(recorder, a)
@@ -455,16 +452,17 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     return LazyChunk(recorder, found, scalar=not found.shape)
 
 
+@records(np.std, method="std")
 def _std(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
          keepdims: Any = False) -> Any:  # fmt: skip
     return np.sqrt(_var(recorder, a, axis, dtype, ddof=ddof, keepdims=keepdims))
 
 
-@_records(np.count_nonzero)
+@records(np.count_nonzero)
 def _count_nonzero(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if axis is None:
         raise UnfusibleError(GraphBreak.OPTION, "count_nonzero gives a Python integer")
-    return _sum(recorder, a != 0, axis, keepdims=keepdims)
+    return reduced(recorder, a != 0, axis, keepdims=keepdims)
 
 
 # Reductions that skip NaN ---------------------------------------------------------------
@@ -480,17 +478,15 @@ def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     if not isinstance(a, LazyChunk):
         raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(a).__name__}")
     replaced = without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
-    return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
+    return reduced(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
 
 
+@own("portable")
 def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
     """Return an array; where it has NaN, NumPy repeats the calls and warns of slices of NaN."""
     if np.isnan(array).any():
         note(REPORTED)
     return array
-
-
-ON_DEVICE.add(_report_if_all_nan)
 
 
 def report_if_nan(found: LazyChunk) -> LazyChunk:
@@ -502,93 +498,71 @@ def report_if_nan(found: LazyChunk) -> LazyChunk:
 
 def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
                 combine: str) -> Any:  # fmt: skip
-    found = extreme(recorder, a, axis, keepdims=keepdims, combine=combine)
+    found = reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
     if found.dtype.kind != "f":
         return found
     return report_if_nan(found)
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "sum": _sum,
-    "prod": partial(_sum, combine="multiply"),
-    "min": partial(extreme, combine="minimum"),
-    "max": partial(extreme, combine="maximum"),
-    "any": partial(_truth, combine="logical_or"),
-    "all": partial(_truth, combine="logical_and"),
-    "mean": _mean,
-    "var": _var,
-    "std": _std,
-    "nansum": _nansum,
-    "nanprod": partial(_nansum, combine="multiply"),
-    "nanmin": partial(_nanextreme, combine="fmin"),
-    "nanmax": partial(_nanextreme, combine="fmax"),
-}
-
-
-def _without_combine(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler whose option ``combine`` is not the program's to give."""
+def _joining(handler: Callable[..., Any], combine: str) -> Callable[..., Any]:
+    """Return a handler that joins values so, whose options are those that NumPy's function has."""
+    given = {"combine"} if combine in ("add", "multiply") else {"combine", "dtype"}
     signature = inspect.signature(handler)
-    kept = [p for name, p in signature.parameters.items() if name != "combine"]
 
     def record(*args: Any, **kwargs: Any) -> Any:
-        return handler(*args, **kwargs)
+        return handler(*args, combine=combine, **kwargs)
 
-    record.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    record.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[p for name, p in signature.parameters.items() if name not in given]
+    )
     return record
 
 
-def method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method of a lazy chunk that does what the handler of a function does."""
-    signature = inspect.signature(handler)
-
-    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
-        return handler(self._recorder, self, *args, **kwargs)
-
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=list(signature.parameters.values())[1:]
-    )
-    return method
-
-
-def _install() -> None:
-    """Enter the reductions as functions and, where arrays have them, as methods."""
-    for name, handler in _REDUCTIONS.items():
-        HANDLERS[getattr(np, name)] = _without_combine(handler)
-    for name in ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "round",
-                 "squeeze", "swapaxes", "ravel", "repeat"):  # fmt: skip
-        METHODS[name] = method_of(HANDLERS[getattr(np, name)])
+for _name, _combine in {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum",
+                        "any": "logical_or", "all": "logical_and"}.items():  # fmt: skip
+    records(getattr(np, _name), method=_name)(_joining(reduced, _combine))
+records(np.amin)(_joining(reduced, "minimum"))
+records(np.amax)(_joining(reduced, "maximum"))
+records(np.nansum)(_joining(_nansum, "add"))
+records(np.nanprod)(_joining(_nansum, "multiply"))
+records(np.nanmin)(_joining(_nanextreme, "fmin"))
+records(np.nanmax)(_joining(_nanextreme, "fmax"))
 
 
 def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, *,
             keepdims: Any = False) -> Any:  # fmt: skip
     """Record ``ufunc.reduce``."""
-    recorder, name = self._recorder, ufunc.__name__
-    if name in ("add", "multiply"):
-        return _sum(recorder, self, axis, dtype, keepdims=keepdims, combine=name)
-    if dtype is not None:
-        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
-    if name in ("logical_or", "logical_and"):
-        return _truth(recorder, self, axis, keepdims=keepdims, combine=name)
-    return extreme(recorder, self, axis, keepdims=keepdims, combine=name)
+    return reduced(self._recorder, self, axis, dtype, keepdims=keepdims, combine=ufunc.__name__)
 
 
+UFUNC_METHODS["reduce"] = _reduce
+
+
+# Methods that are not functions ---------------------------------------------------------
+
+
+@records_method("transpose")
 def _transpose(self: LazyChunk, *axes: Any) -> Any:
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)
     return np.transpose(self, order)
 
 
+@records_method("reshape")
 def _reshape_method(self: LazyChunk, first: Any, /, *others: Any, order: Any = "C") -> Any:
     return np.reshape(self, (first, *others) if others else first, order)
 
 
+@records_method("flatten")
 def _flatten_method(self: LazyChunk, order: Any = "C") -> Any:
     return np.ravel(self, order).copy()
 
 
+@records_method("clip")
 def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
     return _clip(self._recorder, self, min, max)
 
 
+@records_method("conj", "conjugate")
 def _conjugate(self: LazyChunk) -> Any:
     return np.conjugate(self) if self.dtype.kind == "c" else self
 
@@ -597,18 +571,8 @@ def _own_copy(array: Any) -> Any:
     return array.copy()
 
 
+@records_method("copy")
 def _copy_method(self: LazyChunk) -> LazyChunk:
     recorder = self._recorder
     made = recorder.made_leaf(recorder.register(self._node), _own_copy, copies=True)
     return LazyChunk(recorder, made, scalar=self._scalar, fresh=not self._scalar)
-
-
-_install()
-UFUNC_METHODS["reduce"] = _reduce
-METHODS["transpose"] = _transpose
-METHODS["conj"] = METHODS["conjugate"] = _conjugate
-METHODS["clip"] = _clip_method
-METHODS["copy"] = _copy_method
-METHODS["reshape"] = _reshape_method
-METHODS["flatten"] = _flatten_method
-HANDLERS[np.amin], HANDLERS[np.amax] = HANDLERS[np.min], HANDLERS[np.max]

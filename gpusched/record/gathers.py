@@ -14,14 +14,15 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.record.chunk import HANDLERS, METHODS, LazyChunk, operand
-from gpusched.record.functions import method_of
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.catalogue import own
+from gpusched.record.chunk import LazyChunk, operand, records, records_method
+from gpusched.record.record import Recorder
 
 LABEL = np.dtype(np.int64)
 """Of the labels that kernels read."""
 
 
+@own("portable")
 def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
     """Return positions along an axis as kernels take them: none of them counts from the end.
 
@@ -44,8 +45,6 @@ def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
         raise IndexError(told)
     return np.where(found < 0, found + length, found)
 
-
-ON_DEVICE.add(located)
 
 INTEGERS = frozenset(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)) - {
     np.dtype("u8")
@@ -84,6 +83,7 @@ def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:
     return LazyChunk(recorder, recorder.gather(array._node, labels, axis), fresh=True)
 
 
+@records_method("__getitem__")
 def _getitem(array: LazyChunk, items: tuple[Any, ...]) -> Any:
     """Record an index of slices and one row of integers."""
     rows = [k for k, item in enumerate(items) if isinstance(item, LazyChunk | np.ndarray)]
@@ -106,6 +106,7 @@ def _getitem(array: LazyChunk, items: tuple[Any, ...]) -> Any:
     return gathered(array if whole else array[slices], items[axis], axis)
 
 
+@records(np.take, method="take")
 def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
     node = operand(recorder, a)
     if not isinstance(node, Node) or not node.ndim or (axis is None and node.ndim != 1):
@@ -113,6 +114,7 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
     return gathered(LazyChunk(recorder, node), indices, normalize_axis_index(axis or 0, node.ndim))
 
 
+@records(np.ravel_multi_index)
 def _ravel_multi_index(recorder: Recorder, multi_index: Any, dims: Any, mode: Any = "raise") -> Any:
     """Record places in an array made flat, of places along its axes that are in it, or are made so.
 
@@ -132,9 +134,3 @@ def _ravel_multi_index(recorder: Recorder, multi_index: Any, dims: Any, mode: An
         place = place % length if mode == "wrap" else np.clip(place, 0, length - 1)
         found = found * length + place
     return found
-
-
-METHODS["__getitem__"] = _getitem
-HANDLERS[np.ravel_multi_index] = _ravel_multi_index
-HANDLERS[np.take] = _take
-METHODS["take"] = method_of(_take)

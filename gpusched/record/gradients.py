@@ -13,13 +13,15 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node, UnfusibleError
-from gpusched.record.chunk import HANDLERS, LazyChunk, operand
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.catalogue import own
+from gpusched.record.chunk import LazyChunk, operand, records
+from gpusched.record.record import Recorder
 
 Spacing = Any
 """The distance between neighbours: a number, or a lazy chunk of one or of each distance."""
 
 
+@own("portable")
 def spacing(points: np.ndarray) -> np.ndarray:
     """Return the distance from each point to the next; one for all of them if they are equal.
 
@@ -35,9 +37,7 @@ def spacing(points: np.ndarray) -> np.ndarray:
     return steps[:1].reshape(()) if (steps == steps[0]).all() else steps
 
 
-ON_DEVICE.add(spacing)
-
-
+@records(np.gradient)
 def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,
               edge_order: Any = 1) -> Any:  # fmt: skip
     """Record the gradient along some axes."""
@@ -130,6 +130,3 @@ def _ends(f: LazyChunk, at: Any, dx: Spacing, edge_order: int) -> tuple[Any, Any
     a, b, c = back
     end = a * f[at(-3, -2)] + b * f[at(-2, -1)] + c * f[at(-1, None)]
     return begin, end
-
-
-HANDLERS[np.gradient] = _gradient

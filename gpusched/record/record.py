@@ -58,6 +58,7 @@ from gpusched.plan.plan import (
 )
 from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups, not_streamed
 from gpusched.record import parts
+from gpusched.record.catalogue import has, own
 from gpusched.store.handles import Runnable
 
 PYTHON_SCALARS = (bool, int, float)
@@ -66,17 +67,15 @@ WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
 
 
-ON_DEVICE: set[Callable[..., Any]] = set()
-"""Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
+CUMULATED: dict[str, Any] = {"add": np.cumsum, "multiply": np.cumprod}
+"""Functions of array libraries that scan, by what joins."""
 
 
+@own("portable")
 def _cumulated(array: Any, combine: str, axis: int) -> Any:
     """Return sums or products of each element with all before it."""
-    function = np.cumsum if combine == "add" else np.cumprod
-    return function(array, axis=axis, dtype=array.dtype)
+    return CUMULATED[combine](array, axis=axis, dtype=array.dtype)
 
-
-ON_DEVICE.add(_cumulated)
 
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
@@ -464,21 +463,16 @@ class Recorder:
 
         Notes
         -----
-        On a GPU each thread has a lane along the axis: where that would leave it idle, or its
-        neighbours reading far from each other, CuPy adds up, or multiplies, in its own order.
+        On a GPU each thread has a lane along the axis; where there are few of them (`few_lanes`),
+        CuPy adds up, or multiplies, in its own order.
         """
         if 0 in node.shape:
             raise UnfusibleError(GraphBreak.EMPTY, "scan of an empty array")
         if node.dtype.kind == "c":
             return parts.scanned(self, combine, node, axis)
-        length = node.shape[axis]
-        if length == 1:
+        if node.shape[axis] == 1:
             return node
-        after = math.prod(node.shape[axis + 1 :])
-        lanes = math.prod(node.shape) // length
-        if not self.device.can.host_memory and (after < LANES or lanes < LANES * LANES):
-            if combine not in ("add", "multiply"):
-                raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan along elements side by side")
+        if combine in CUMULATED and self.few_lanes(node, axis):
             return self.labels(node, _cumulated, combine, axis)
         gathers = [n for n in postorder([node]) if isinstance(n, Gather)]
         self.flush([n for n in gathers if id(n) not in self._done])
@@ -490,6 +484,17 @@ class Recorder:
             return Scan(node.dtype, node.shape, combine, node, (axis,), reports=errors)
 
         return self._intern(key, make)
+
+    def few_lanes(self, node: Node, axis: int) -> bool:
+        """Return whether threads that have a lane along an axis each would not keep a GPU busy.
+
+        Nor do they where neighbours read far from each other.
+        """
+        if self.device.can.host_memory:
+            return False
+        after = math.prod(node.shape[axis + 1 :])
+        lanes = math.prod(node.shape) // node.shape[axis]
+        return after < LANES or lanes < LANES * LANES
 
     # Execution --------------------------------------------------------------------------
 
@@ -654,7 +659,7 @@ class Recorder:
             Whether it only moves elements, or shows them in another way: then it is called with
             what stands in for arrays, too, and once more when those are there.
         """
-        if self.moved and not copies and function not in ON_DEVICE:
+        if self.moved and not copies and not has(function, "portable"):
             name = self.breaks[-1][0] if self.breaks else _name(function)
             reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
             self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))

@@ -1,7 +1,8 @@
-"""Scans: what NumPy accumulates along an axis, as `numpy.cumsum` does.
+"""Scans: what NumPy accumulates along an axis, as `numpy.cumsum` does, and what users' scans join.
 
 Elements are joined one after the other, as NumPy joins them, so that results are equal bit by bit;
-what the elements are computed from is computed by the same kernel.
+what the elements are computed from is computed by the same kernel. On a GPU with few lanes, blocks
+of each lane are scanned first, and what they come to after that.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
+from gpusched.emit.policy import SCANNED_BLOCK
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, LazyChunk
-from gpusched.record.functions import method_of, total_dtype, without_nan
-from gpusched.record.record import Recorder
+from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, compute, records
+from gpusched.record.functions import joined_dtype, total_dtype, without_nan
+from gpusched.record.record import CUMULATED, Recorder
 
 
 def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk:
@@ -26,7 +28,7 @@ def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk
     array
         A lazy chunk.
     combine
-        Name in `gpusched.emit.operations.COMBINES`.
+        Name in `gpusched.emit.operations.COMBINES`, or of a user's function.
     axis
         Which axis; None for that of an array which has one.
     dtype
@@ -43,22 +45,69 @@ def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan of an array made flat")
     recorder = array._recorder
     value = recorder.cast(array._node, array.dtype if dtype is None else np.dtype(dtype))
-    found = recorder.scan(combine, value, normalize_axis_index(axis or 0, array.ndim))
+    place = normalize_axis_index(axis or 0, array.ndim)
+    if combine not in CUMULATED and 0 not in array.shape and recorder.few_lanes(value, place):
+        found = _in_blocks(LazyChunk(recorder, value), combine, place)._node
+    else:
+        found = recorder.scan(combine, value, place)
     return LazyChunk(recorder, found, fresh=found is not array._node)
 
 
+def _in_blocks(array: LazyChunk, combine: str, axis: int) -> LazyChunk:
+    """Record a scan of few lanes: of blocks first, then of what those come to.
+
+    Each block is then joined with what is before it (G. E. Blelloch, "Prefix sums and their
+    applications", 1990). What joins elements need not commute.
+    """
+    recorder, length = array._recorder, array.shape[axis]
+    whole = length // SCANNED_BLOCK * SCANNED_BLOCK
+    if length == whole or not whole:
+        return _of_whole_blocks(array, combine, axis)
+    recorder.register(array._node)  # computed once for both
+    before = (slice(None),) * axis
+    first = _of_whole_blocks(array[*before, :whole], combine, axis)
+    rest = LazyChunk(recorder, recorder.scan(combine, array[*before, whole:]._node, axis))
+    rest = _joined(first[*before, -1:], rest, combine)
+    return compute(recorder, np.concatenate, ([first, rest],), {"axis": axis}, copies=True)
+
+
+def _of_whole_blocks(array: LazyChunk, combine: str, axis: int) -> LazyChunk:
+    recorder, shape = array._recorder, array.shape
+    count = shape[axis] // SCANNED_BLOCK
+    if count < 2:
+        return LazyChunk(recorder, recorder.scan(combine, array._node, axis))
+    blocks: Any = np.reshape(array, (*shape[:axis], count, SCANNED_BLOCK, *shape[axis + 1 :]))
+    inside = LazyChunk(recorder, recorder.scan(combine, blocks._node, axis + 1))
+    before = (slice(None),) * axis
+    ends = _in_blocks(inside[*before, :, -1], combine, axis)
+    later = _joined(ends[*before, :-1, np.newaxis], inside[*before, 1:], combine)
+    parts = [((*before, slice(1)), inside[*before, :1]), ((*before, slice(1, None)), later)]
+    whole = recorder.assembled([(index, part._node) for index, part in parts], inside._node)
+    found: Any = np.reshape(LazyChunk(recorder, whole), shape)
+    return found
+
+
+def _joined(before: LazyChunk, after: LazyChunk, combine: str) -> LazyChunk:
+    recorder = after._recorder
+    return LazyChunk(recorder, recorder.apply(combine, (before._node, after._node), after.dtype))
+
+
+@records(np.cumsum, method="cumsum")
 def _cumsum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(a, "add", axis, _total(a, dtype))
 
 
+@records(np.cumprod, method="cumprod")
 def _cumprod(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(a, "multiply", axis, _total(a, dtype))
 
 
+@records(np.nancumsum)
 def _nancumsum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(without_nan(recorder, a, 0.0), "add", axis, _total(a, dtype))
 
 
+@records(np.nancumprod)
 def _nancumprod(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return scanned(without_nan(recorder, a, 1.0), "multiply", axis, _total(a, dtype))
 
@@ -72,16 +121,9 @@ def _accumulate(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = No
     name = ufunc.__name__
     if not self.shape:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan without an axis")
-    if name in ("add", "multiply"):
-        return scanned(self, name, axis, _total(self, dtype))
-    if dtype is not None:
-        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
     if name in ("logical_or", "logical_and") and self.dtype != bool:
         raise UnfusibleError(GraphBreak.DTYPE, f"{name} of {self.dtype}")
-    return scanned(self, name, axis)
+    return scanned(self, name, axis, joined_dtype(name, self.dtype, dtype))
 
 
-HANDLERS[np.cumsum], METHODS["cumsum"] = _cumsum, method_of(_cumsum)
-HANDLERS[np.cumprod], METHODS["cumprod"] = _cumprod, method_of(_cumprod)
-HANDLERS[np.nancumsum], HANDLERS[np.nancumprod] = _nancumsum, _nancumprod
 UFUNC_METHODS["accumulate"] = _accumulate

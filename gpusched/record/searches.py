@@ -16,8 +16,9 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import SEARCHED
 from gpusched.plan.expression import Node, UnfusibleError
-from gpusched.record.chunk import HANDLERS, LazyChunk, compute, operand
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.catalogue import own
+from gpusched.record.chunk import LazyChunk, compute, operand, records
+from gpusched.record.record import Recorder
 
 PLACE = np.dtype(np.intp)
 """Of places among sorted numbers."""
@@ -26,6 +27,7 @@ TOGETHER = 65536
 """Elements that NumPy's histograms count in one go: weights are added up in that order."""
 
 
+@own("portable")
 def padded(numbers: np.ndarray, dtype: np.dtype, steps: int) -> np.ndarray:
     """Return sorted numbers as kernels search them: the last one again until there are enough.
 
@@ -90,16 +92,19 @@ def _sorted(array: Any, numbers: Any) -> tuple[Node, int]:
     return node, steps
 
 
+@records(np.digitize)
 def _digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
     return searched(x, bins, "left" if right else "right")
 
 
+@records(np.searchsorted)
 def _searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left") -> Any:
     if side not in ("left", "right"):
         raise UnfusibleError(GraphBreak.OPTION, f"option side {side!r}")
     return searched(v, a, side)
 
 
+@own("portable")
 def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np.ndarray:
     """Return values as kernels interpolate them, with what is before and after them.
 
@@ -117,6 +122,7 @@ def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np
     return found
 
 
+@records(np.interp)
 def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
             right: Any = None) -> Any:  # fmt: skip
     """Record values between those at sorted points."""
@@ -136,6 +142,7 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
     return LazyChunk(recorder, found, fresh=True)
 
 
+@own("portable")
 def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Return how many labels there are of each in ``range(count)``, or what their weights add to.
 
@@ -166,6 +173,7 @@ def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -
     return found
 
 
+@own("portable")
 def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
                     weights: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
     """Return the same of all labels, by the bins of several axes, without the outermost ones.
@@ -181,9 +189,7 @@ def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
     return found.reshape(sizes).astype(float)[(slice(1, -1),) * len(sizes)]
 
 
-ON_DEVICE.update([padded, with_ends, counted, counted_on_grid])
-
-
+@records(np.histogram)
 def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  # noqa: A002
                density: Any = None, weights: Any = None) -> Any:  # fmt: skip
     """Record a histogram, if its bins do not depend on the chunk's values."""
@@ -200,6 +206,7 @@ def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  #
     return compute(recorder, counted, (labels, len(edges) - 1, weights), {}), edges
 
 
+@records(np.histogramdd)
 def _histogramdd(recorder: Recorder, sample: Any, bins: Any = 10, range: Any = None,  # noqa: A002
                  density: Any = None, weights: Any = None) -> Any:  # fmt: skip
     """Record a histogram of several arrays of one axis each."""
@@ -293,8 +300,3 @@ def _difference(last: Any, first: Any) -> Any:
         return np.subtract(last, first, dtype=dtype)
     ends = np.asarray(last, dtype), np.asarray(first, dtype)
     return np.subtract(*ends, casting="unsafe", dtype=np.dtype(f"u{dtype.itemsize}"))
-
-
-HANDLERS[np.digitize], HANDLERS[np.searchsorted] = _digitize, _searchsorted
-HANDLERS[np.interp] = _interp
-HANDLERS[np.histogram], HANDLERS[np.histogramdd] = _histogram, _histogramdd

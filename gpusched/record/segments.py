@@ -14,8 +14,8 @@ from numpy.lib.array_utils import normalize_axis_index
 from gpusched.breaks import GraphBreak
 from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.record.chunk import HANDLERS, UFUNC_METHODS, LazyChunk, operand
-from gpusched.record.functions import total_dtype
+from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, operand, records
+from gpusched.record.functions import joined_dtype
 from gpusched.record.gathers import LABEL, at
 from gpusched.record.record import Recorder
 
@@ -140,6 +140,7 @@ def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
     return recorder.labels(node, placed, count)
 
 
+@records(np.bincount)
 def _bincount(recorder: Recorder, x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if type(x) is not np.ndarray or x.ndim != 1 or x.dtype.kind not in "iu":
         raise UnfusibleError(
@@ -166,19 +167,11 @@ def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
         raise UnfusibleError(GraphBreak.OPERAND, "segments that are not a row of integers")
     if starts[0] < 0 or starts[-1] >= length or (np.diff(starts.astype(np.int64)) <= 0).any():
         raise UnfusibleError(GraphBreak.NO_KERNEL, "segments that do not follow each other")
-    if name in ("logical_or", "logical_and"):
-        wanted = np.dtype(bool)
-    elif name in ("add", "multiply"):
-        wanted = total_dtype(self.dtype, dtype)
-    else:
-        wanted = self.dtype
-    if dtype is not None and np.dtype(dtype) != wanted:
-        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
+    wanted = joined_dtype(name, self.dtype, dtype)
     labels = np.searchsorted(starts, np.arange(length), side="right") - 1
     # NumPy starts from each segment's first element, which may be a negative zero.
     initial = -0.0 if name == "add" and wanted.kind == "f" else None
     return reduced(self, labels, len(starts), name, axis, wanted, initial)
 
 
-HANDLERS[np.bincount] = _bincount
 UFUNC_METHODS["reduceat"] = _reduceat

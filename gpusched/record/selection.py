@@ -20,9 +20,10 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.policy import LANES, LONGEST_LANE
 from gpusched.plan.expression import Node, Table, UnfusibleError
 from gpusched.plan.plan import Register
-from gpusched.record.chunk import HANDLERS, LazyChunk, operand
+from gpusched.record.catalogue import own
+from gpusched.record.chunk import LazyChunk, operand, records
 from gpusched.record.functions import report_if_nan
-from gpusched.record.record import ON_DEVICE, Recorder
+from gpusched.record.record import Recorder
 
 RANK = np.dtype(np.int64)
 """Of ranks, and of places in a table of lanes."""
@@ -111,6 +112,7 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return found.reshape(-1)
 
 
+@own("portable")
 def in_order(array: np.ndarray, axes: tuple[int, ...], length: int) -> np.ndarray:
     """Return the same with the elements of each lane in order.
 
@@ -122,9 +124,6 @@ def in_order(array: np.ndarray, axes: tuple[int, ...], length: int) -> np.ndarra
     array([1, 3, 2, 4])
     """
     return np.sort(side_by_side(array, axes).reshape(-1, length), axis=-1).reshape(-1)
-
-
-ON_DEVICE.add(in_order)
 
 
 def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
@@ -161,12 +160,14 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 
 
+@records(np.median)
 def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     lanes = lanes_of(a, axis, "fiu")
     found = _middle(lanes, lanes.length)
     return _with_nan(a, lanes, found, keepdims)
 
 
+@records(np.nanmedian)
 def _nanmedian(recorder: Recorder, a: Any, axis: Any = None, *,
                keepdims: Any = False) -> Any:  # fmt: skip
     lanes = lanes_of(a, axis)
@@ -183,6 +184,7 @@ def _middle(lanes: Lanes, numbers: Any) -> Any:
     return both if isinstance(numbers, int) else np.where(numbers % 2 == 0, both, first + 0.0)
 
 
+@records(np.quantile)
 def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
               keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
@@ -203,6 +205,7 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
     return _with_nan(a, lanes, _between(first, lanes.next(after, first), share), keepdims)
 
 
+@records(np.nanquantile)
 def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                  keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
@@ -260,6 +263,7 @@ def _quantiles(recorder: Recorder, lanes: Lanes, q: Any) -> Any:
     return _before(lanes, q)
 
 
+@own("portable")
 def places_of(quantiles: Any, count: int, method: str) -> tuple[np.ndarray, ...]:
     """Return what `quantile_places` does of numbers that may be in device memory: they are few."""
     if isinstance(quantiles, np.ndarray):
@@ -268,13 +272,11 @@ def places_of(quantiles: Any, count: int, method: str) -> tuple[np.ndarray, ...]
     return tuple([np.asarray(each, like=quantiles) for each in found])
 
 
+@own("portable")
 def checked(quantiles: np.ndarray) -> np.ndarray:
     """Return quantiles; `ValueError` as NumPy raises it, where they are not from 0 to 1."""
     places_of(quantiles, 1, "linear")
     return quantiles + 0
-
-
-ON_DEVICE.update([checked, places_of])
 
 
 def _before(lanes: Lanes, array: Any) -> Any:
@@ -303,11 +305,13 @@ def _kept(found: Any, lanes: Lanes, keepdims: Any) -> Any:
     return np.expand_dims(found, tuple(more + axis for axis in lanes.axes))
 
 
+@records(np.percentile)
 def _percentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                 keepdims: Any = False) -> Any:  # fmt: skip
     return _quantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
 
 
+@records(np.nanpercentile)
 def _nanpercentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
                    keepdims: Any = False) -> Any:  # fmt: skip
     return _nanquantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
@@ -316,8 +320,3 @@ def _nanpercentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, meth
 def _share(q: Any) -> Any:
     """Return percentiles as quantiles."""
     return q / 100 if type(q) in (int, float) else np.true_divide(q, 100)
-
-
-HANDLERS[np.median], HANDLERS[np.nanmedian] = _median, _nanmedian
-HANDLERS[np.quantile], HANDLERS[np.nanquantile] = _quantile, _nanquantile
-HANDLERS[np.percentile], HANDLERS[np.nanpercentile] = _percentile, _nanpercentile

@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record.chunk import HANDLERS, LazyChunk
+from gpusched.record.chunk import LazyChunk, records
 from gpusched.record.record import Recorder
 
 
@@ -40,6 +40,7 @@ def windows(array: Any, window_shape: Any, axis: Any) -> Any:
     return library.lib.stride_tricks.as_strided(array, shown.shape, strides)
 
 
+@records(sliding_window_view)
 def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
              subok: bool = False, writeable: bool = False) -> LazyChunk:  # fmt: skip
     """Record windows of a chunk, which is computed once before."""
@@ -51,6 +52,3 @@ def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
     register = recorder.register(x._node)
     found = recorder.leaf_view(register, lambda array: windows(array, window_shape, axis))
     return LazyChunk(recorder, found)
-
-
-HANDLERS[sliding_window_view] = _windows

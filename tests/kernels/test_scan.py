@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import dask
 import dask.array as da
@@ -16,7 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpusched
+from gpusched.backends.devices import HOST
 from gpusched.kernels import KernelError
+from gpusched.record import scans
+from tests.record.recording import record
 from tests.tiers import exhaustive
 
 
@@ -43,12 +48,69 @@ ARRAYS = st.sampled_from("bhilBILfd").flatmap(
 def test_totals_are_numpys(array: np.ndarray, axis: int) -> None:
     axis %= array.ndim
     for view in (array, array[..., ::-1]):
-        found = running_total(view, axis=axis)
+        found = record(lambda a: running_total(a, axis=axis), view, backend="python").result
         wide = view.astype("i8") if view.dtype.kind in "iu" and view.dtype != "u8" else view
         expected = wide.cumsum(axis=axis)
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert running_total(array).shape == (array.size,)
+
+
+def test_the_first_element_stays_what_it_is() -> None:
+    for values in (np.array([-0.0, 0.0, 2.0]), np.array([[-0.0, -0.0], [1.0, -0.0]])):
+        for axis in range(values.ndim):
+            found = running_total(values, axis=axis)
+            np.testing.assert_array_equal(found, values.cumsum(axis))
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(values.cumsum(axis)))
+
+
+def test_results_are_arrays_of_their_own() -> None:
+    for values in (np.ones((1, 3)), np.ones((0, 3))):
+        found = running_total(values, axis=0)
+        assert found.shape == values.shape
+        assert not np.shares_memory(found, values)
+        assert running_total(values).shape == (values.size,)
+
+
+@gpusched.kernel.scan(identity=0)
+def last_that_counts(a, b):
+    """Joins in order only: associative, and not commutative."""
+    return b if b != 0 else a
+
+
+FEW_LANES = replace(HOST, can=replace(HOST.can, host_memory=False))
+"""A device that threads with a lane each would not keep busy."""
+
+
+@given(
+    hnp.arrays("i8", st.tuples(st.integers(1, 3), st.integers(1, 70)), elements=st.integers(-3, 3)),
+    st.sampled_from(["C", "F"]),
+    st.integers(0, 1),
+)
+def test_few_lanes_are_scanned_in_blocks(array: np.ndarray, order: Any, axis: int) -> None:
+    whole = np.array(array if axis else array.T, order=order)
+    view, other = whole[::-1], (whole + 1)[::-1]
+    with mock.patch.object(scans, "SCANNED_BLOCK", 4):
+        found = record(lambda a: last_that_counts(a * 2, axis=axis), view, backend="python",
+                       device=FEW_LANES)  # fmt: skip
+    for values, result in ((view, found.result), (other, found.run(other))):
+        expected = [list(itertools.accumulate(lane, last_that_counts.python))
+                    for lane in np.moveaxis(values * 2, axis, 1).tolist()]  # fmt: skip
+        np.testing.assert_array_equal(np.moveaxis(result, axis, 1), expected)
+    lengths = [launch.loops.sizes[launch.kernel.kernel.loops.index("scan")]
+               for launch in found.launches if launch.kernel.kernel.scanned]  # fmt: skip
+    assert max(lengths, default=0) <= 4
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(5, 100_003), (300_000,), (300, 200, 7)], ids=str)
+@pytest.mark.parametrize("kernel", [running_total, largest_so_far, last_that_counts])
+def test_on_a_gpu(kernel: Any, shape: tuple[int, ...]) -> None:
+    import cupy
+
+    values = np.random.default_rng(0).integers(-3, 4, shape)
+    for axis in range(len(shape)):
+        found = kernel(cupy.asarray(values), axis=axis)
+        np.testing.assert_array_equal(found.get(), kernel(values, axis=axis))
 
 
 def test_values_are_joined_in_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import dask
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpusched
+from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak
 from gpusched.plan.tiles import TiledLaunches
+from gpusched.record import scans
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 
@@ -84,6 +87,18 @@ def test_dtypes_are_numpy_s() -> None:
         check(lambda a: (a.cumsum(0), a.cumprod(1)), array, backend="python")
         check(lambda a: np.cumsum(a, axis=1, dtype="f8"), array, backend="python")
     check(lambda a: np.logical_and.accumulate(a, axis=1), np.eye(3) == 1, backend="python")
+
+
+@pytest.mark.parametrize("name", ["maximum", "fmin"])
+def test_few_lanes_are_scanned_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "SCANNED_BLOCK", 4)
+    few_lanes = replace(HOST, can=replace(HOST.can, host_memory=False))
+    array = special(2, 71)
+    for view, axis in ((array, 1), (array.T[::-1], 0)):
+        found = record(lambda a, k=axis: FUNCTIONS[name](a + 2, axis=k), view, backend="python",
+                       device=few_lanes)  # fmt: skip
+        np.testing.assert_array_equal(found.result, FUNCTIONS[name](view + 2, axis=axis))
+        assert not found.recorder.breaks
 
 
 def test_two_scans_along_the_same_axis_are_one_kernel() -> None:

@@ -19,7 +19,6 @@ from gpusched.backends.cuda.compiler import (
 )
 from gpusched.backends.cuda.geometry import Geometry
 from gpusched.backends.cuda.kernel_launch import CudaKernel
-from gpusched.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import EXACT, Kernel
 from gpusched.emit.parsing import register
@@ -156,14 +155,12 @@ class GpuRuntime:
         name = properties["name"].decode() + f" sm_{self.cc[0]}{self.cc[1]}"
         return tuned.Place("cuda", name, toolchain(CUDA))
 
-    def compile(self, kernel: Kernel | ScanCode) -> Any:
+    def compile(self, kernel: Kernel) -> Any:
         """Return the loaded kernel."""
         self._device.use()
-        text = kernel.source if isinstance(kernel, ScanCode) else skeleton.source(kernel)
+        text = skeleton.source(kernel)
 
         def build() -> Compiled:
-            if isinstance(kernel, ScanCode):
-                return _timed(kernel.name, lambda: kernel.build(self.cc))
             wanted = cubins.wanted(kernel.name, text, self.cc, kernel.mathematics)
             cubin = service.compiled(kernel, wanted, self.cc)
             if cubin is not None:
@@ -172,8 +169,7 @@ class GpuRuntime:
                 return _timed(kernel.name, lambda: _build(kernel, text, self.cc))
 
         started = time.perf_counter()
-        mode = EXACT if isinstance(kernel, ScanCode) else kernel.mathematics
-        compiled, _ = cubins.cached(kernel.name, text, self.cc, build, mode)
+        compiled, _ = cubins.cached(kernel.name, text, self.cc, build, kernel.mathematics)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
@@ -242,7 +238,6 @@ class GpuKernels(KernelStore):
 _lock = threading.Lock()
 _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[int, GpuKernels] = {}
-_scans: dict[tuple[int, str, str], CudaScan] = {}
 
 
 def here() -> tuned.Place:
@@ -259,18 +254,6 @@ def _runtime() -> GpuRuntime:
         if number not in _runtimes:
             _runtimes[number] = GpuRuntime()
         return _runtimes[number]
-
-
-def scan(operation: str, dtype: str) -> CudaScan:
-    """Return the scan by an operation for CuPy's current device; once per process."""
-    runtime = _runtime()
-    import cupy
-
-    key = cupy.cuda.runtime.getDevice(), operation, dtype
-    with _lock:
-        if key not in _scans:
-            _scans[key] = CudaScan(operation, dtype, runtime)
-        return _scans[key]
 
 
 def kernels() -> GpuKernels:

@@ -56,9 +56,8 @@ class Scanned(Nest):
         for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):
             place = self.place(name, output, "i")
             total = loaded(output, self.place(name, output, "i", f"{name}_before"))
-            self.write(
-                f"{place} = {stored(output, joined_total(output, total, loaded(output, value)))}"
-            )
+            found = joined_total(output, total, loaded(output, value), "is_first")
+            self.write(f"{place} = {stored(output, found)}")
 
     def is_first(self) -> str:
         """Return in source whether the row is the first one along the scanned axis."""
@@ -77,5 +76,7 @@ class Scanned(Nest):
         self.open("for i in range(count):")
         for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
             place = self.place(name, output, "i")
-            self.write(f"total{k} = {joined_total(output, f'total{k}', loaded(output, place))}")
+            element = loaded(output, place)
+            found = joined_total(output, f"total{k}", element, "start + i == 0")
+            self.write(f"total{k} = {found}")
             self.write(f"{place} = {stored(output, f'total{k}')}")

@@ -57,17 +57,17 @@ def scanned(kernel: Kernel) -> str:
             text.move([level], "_row", outputs=True)
             if level == last:
                 text.move_units(last, outputs=True)
-            _join(text)
+            _join(text, f"i{level} == 0")
             text.write(f"i{level} += 1")
     return str(text)
 
 
-def _join(text: Text) -> None:
+def _join(text: Text, is_first: str) -> None:
     """Write the joining of one element to the totals, and the results."""
     _compute(text)
     for k, (name, output) in enumerate(text.outputs):
         value = loaded(output, f"value{k}")
-        text.write(f"total{k} = {joined_total(output, f'total{k}', value)}")
+        text.write(f"total{k} = {joined_total(output, f'total{k}', value, is_first)}")
         text.put(name, "0", stored(output, f"total{k}"))
 
 
