@@ -125,7 +125,7 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     handles = [each for each in kernels if isinstance(each, Handle)]
     waiting = [each for each in handles if not each.ready and each.error is None]
     for handle in waiting:
-        handle.spent += seconds / len(waiting)
+        handle.count(seconds / len(waiting), graph)
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
         return
     times = unfusedtimes.here()

@@ -171,6 +171,16 @@ def test_much_work_is_known_from_the_graph_after_one_chunk(
     assert set(left) == {7}
 
 
+def test_kernels_know_that_a_second_graph_does_without_them(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Handle] = []
+    monkeypatch.setattr(worthwhile, "gain", lambda codes, *given: found.extend(codes) or -1.0)
+    for repeated in (False, True):
+        computed(expression)
+        assert {handle.repeated for handle in found} == {repeated} and len(set(found)) == 1
+
+
 def test_a_failed_compilation_is_a_reason_not_to_fuse(compiler: Compiler, pays: None) -> None:
     computed(expression)
     compiler.fail()

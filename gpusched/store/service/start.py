@@ -177,7 +177,7 @@ def leave_for(place: Place, messages: list[dict[str, Any]]) -> None:
 
 def _process(place: Place) -> subprocess.Popen[bytes]:
     """Start the process of a service, which ends when one serves at its place."""
-    code = [sys.executable, "-P", "-m", "gpusched.store.service.server"]
+    code = [sys.executable, "-P", "-m", "gpusched.backends.compileworker"]
     with open(place.log, "a", opener=_private) as log:
         return subprocess.Popen(
             [*code, str(place.folder), place.identity, str(IDLE)], stdin=subprocess.DEVNULL,
@@ -215,6 +215,10 @@ def _private(path: str, flags: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment, with its places of modules."""
+    """Return this process's environment, with its places of modules.
+
+    NumPy's linear algebra starts no threads there: a process that has some is not to be forked.
+    """
     places = [os.path.abspath(each) for each in sys.path]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places))}
+    own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "OPENBLAS_NUM_THREADS": "1"}
+    return os.environ | own
