@@ -36,9 +36,8 @@ which the light ones took 0.07 to 0.12 s and those with three functions 0.5 s.""
 SAVED = 0.5
 """Share of the unfused time that kernels save: at least half in 22 of 30 rows of performance.md."""
 
-BESIDE = 3.0
-"""How much longer a compilation takes beside tasks that use all cores: the service leaves it a
-third of a core, see `gpusched.store.service.priority`."""
+BESIDE = 1.5
+"""How much longer a compilation takes beside tasks that use all of two cores."""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Client:
                 raise UnavailableError(self._refusal)
             if self._connection is None or self._connection.lost:
                 try:
-                    self._connection = Connection(connected(place(), awaited=awaited()))
+                    self._connection = Connection(connected(place()))
                 except UnavailableError as error:
                     self._refusal = str(error)
                     raise

@@ -42,13 +42,25 @@ Place = tuple[bool, int]
 """Of a worker: whether it works only where nothing else does, and its number."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Worker:
     """A worker's process, and the connection to it."""
 
     pid: int
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    nice: int = 0
+    """How nice it is to tasks."""
+
+    async def give_way(self, nice: int) -> None:
+        """Let tasks go first; see `gpusched.store.service.priority`."""
+        if nice <= self.nice:
+            return
+        self.nice = nice
+        for _ in range(priority.TRIES):
+            if priority.lower(self.pid, nice):
+                return
+            await asyncio.sleep(priority.PAUSE)
 
     def end(self) -> int:
         """End the process, if it has not ended; return its status."""
@@ -81,8 +93,6 @@ class Compilers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: dict[Place, Worker] = {}
         self._doing: dict[Place, Compilation] = {}
-        self._lowered: set[int] = set()
-        """Ids of the processes that give way to tasks."""
 
     def call(self) -> None:
         """Have those that have nothing to do look for compilations."""
@@ -126,30 +136,20 @@ class Compilers:
                 os.kill(self._workers[other].pid, signal.SIGKILL)
 
     async def _compiled(self, place: Place, compilation: Compilation) -> protocol.Frame:
+        nice = _nice(place, compilation)
         worker = self._workers.get(place)
+        if worker is not None and worker.nice > nice:
+            self._end(place)  # Only a privileged process could take that back.
+            worker = None
         if worker is None:
             worker = self._workers[place] = await _forked(self._do_work)
-        if not compilation.awaited:
-            await self._give_way(worker.pid, place[0])
+        await worker.give_way(nice)
         worker.writer.write(protocol.packed(compilation.request))
         await worker.writer.drain()
         found = await asyncio.wait_for(protocol.receive(worker.reader), LONGEST)
         if found is None:
             raise ConnectionResetError("no answer")
         return found
-
-    async def _give_way(self, pid: int, idle: bool) -> None:
-        """Let tasks go first, from the first kernel on that none waits for; see `priority.lower`.
-
-        Only a privileged process could take that back.
-        """
-        if pid in self._lowered:
-            return
-        self._lowered.add(pid)
-        for _ in range(priority.TRIES):
-            if priority.lower(pid, priority.IDLE if idle else priority.BESIDE):
-                return
-            await asyncio.sleep(priority.PAUSE)
 
     def close(self) -> None:
         """End the workers; what they have begun is given up."""
@@ -161,10 +161,14 @@ class Compilers:
     def _end(self, place: Place) -> int | None:
         """End a worker; return its status, or None if there is none."""
         worker = self._workers.pop(place, None)
-        if worker is None:
-            return None
-        self._lowered.discard(worker.pid)
-        return worker.end()
+        return worker.end() if worker else None
+
+
+def _nice(place: Place, compilation: Compilation) -> int:
+    """Return how nice who makes a kernel has to be to tasks."""
+    if place[0]:
+        return priority.IDLE
+    return 0 if compilation.awaited or compilation.urgent else priority.AFTER
 
 
 _READY = b"\0"

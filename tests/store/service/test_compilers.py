@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, BinaryIO
 import psutil
 import pytest
 
-from gpusched.store.service import protocol
+from gpusched.store.service import priority, protocol
 from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.compilers import Compilers
 from tests.waiting import PATIENCE
@@ -46,9 +47,15 @@ class Workers:
             answers.write(protocol.packed({"key": frame[0]["key"]}))
             answers.flush()
 
-    def ask(self, key: str, **more: Any) -> None:
-        self.queue.add((0, 0), {"key": key, "name": key, "gain": 1.0, **more})
+    def ask(self, key: str, asking: tuple[int, int] | None = (0, 0), **more: Any) -> None:
+        self.queue.add(asking, {"key": key, "name": key, "gain": 1.0, **more})
         self.compilers.call()
+
+    async def done(self) -> None:
+        await self.answered.wait()
+        self.answered.clear()
+        while self.compilers._doing:
+            await asyncio.sleep(0.001)
 
     async def begun(self) -> None:
         while not self.first.exists():
@@ -62,9 +69,7 @@ async def urged(folder: Path) -> tuple[list[dict[str, Any]], list[int]]:
     await found.begun()
     (idle,) = found.compilers._workers.values()
     found.ask("a", urgent=True)
-    await found.answered.wait()
-    while found.compilers._doing:
-        await asyncio.sleep(0.001)
+    await found.done()
     ids = [idle.pid, *(worker.pid for worker in found.compilers._workers.values())]
     found.compilers.close()
     return found.answers, ids
@@ -74,6 +79,25 @@ def test_what_was_begun_in_idle_time_is_given_up_once_another_has_done_it(tmp_pa
     answers, (idle, urgent) = asyncio.run(asyncio.wait_for(urged(tmp_path), PATIENCE))
     assert answers == [{"key": "a"}] and idle != urgent
     assert not psutil.pid_exists(idle) and not psutil.pid_exists(urgent)
+
+
+async def priorities(folder: Path) -> list[int]:
+    """Return how nice the worker is that compiles what is left, and what is urgent after that."""
+    found = Workers(folder)
+    found.first.touch()
+    nice: list[int] = []
+    for key, asking in (("a", None), ("b", (0, 0))):
+        found.ask(key, asking, urgent=asking is not None)
+        await found.done()
+        nice += [psutil.Process(each.pid).nice() for each in found.compilers._workers.values()]
+    found.compilers.close()
+    return nice
+
+
+def test_what_is_urgent_is_not_made_by_who_gives_way(tmp_path: Path) -> None:
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    found = asyncio.run(asyncio.wait_for(priorities(tmp_path), PATIENCE))
+    assert found == [max(here, priority.AFTER), here]
 
 
 def test_its_process_imports_nothing_that_kernels_have_no_use_for() -> None:
