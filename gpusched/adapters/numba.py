@@ -23,6 +23,7 @@ import llvmlite.binding
 from numba import _dynfunc
 from numba.core import bytecode, errors
 from numba.core.compiler import Compiler
+from numba.core.registry import cpu_target
 
 _Catch = Callable[..., AbstractContextManager[None]]
 
@@ -52,6 +53,12 @@ def _in_main_thread(catch: _Catch) -> _Catch:
 
     setattr(catch_warnings, _MARK, True)
     return catch_warnings
+
+
+def load_registries() -> None:
+    """Have numba import all that it knows of types and functions, as a first compilation would."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 _ENVIRONMENT = "_ZN08NumbaEnv"

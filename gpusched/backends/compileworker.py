@@ -1,30 +1,47 @@
-"""A worker of the compile service: reads a kernel, writes its machine code, again and again."""
+"""The compile service with its compilers: imports them, and compiles in workers, one by one."""
 
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from gpusched.store.service import protocol
-from gpusched.store.service.definitions import from_data
+from gpusched.store.service import protocol, server
+from gpusched.store.service.compilers import Work
 
 
-def main() -> None:
-    """Compile what comes in by the standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # What a compiler prints is no answer.
-    import gpusched.backends.cpu  # noqa: F401  a second, which is no kernel's time
+def prepared() -> Work:
+    """Import what compiles, once for all workers; return what these do."""
+    with _absent("scipy", "coverage"):
+        import gpusched.backends.cache
+        import gpusched.backends.cpu
+        import gpusched.store.service.definitions  # noqa: F401
+        from gpusched.adapters import numba
 
+        numba.load_registries()
     # A compilation makes many objects; looking through all of numba's for garbage each time took
     # a seventh of the processor's time.
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
-    serve(sys.stdin.buffer, out)
+    return serve
+
+
+@contextmanager
+def _absent(*names: str) -> Iterator[None]:
+    """Let packages not be found that numba imports where they are, and kernels have no use for.
+
+    SciPy is there for linear algebra, and takes a quarter of the time until the first kernel.
+    """
+    missing: dict[str, Any] = {name: None for name in names if name not in sys.modules}
+    sys.modules.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            del sys.modules[name]
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -46,6 +63,8 @@ def answer_to(request: dict[str, Any]) -> protocol.Frame:
 
 
 def _compiled(request: dict[str, Any]) -> bytes:
+    from gpusched.store.service.definitions import from_data
+
     kernel = from_data(request["kernel"])
     if request["target"] == "cuda":
         from gpusched.backends.cuda import runtime
@@ -57,4 +76,4 @@ def _compiled(request: dict[str, Any]) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    server.main(prepared, *sys.argv[1:])

@@ -127,6 +127,11 @@ class Handle:
         """Whether that is worth taking time from tasks."""
         self.spent = 0.0
         """Seconds that have been spent doing without it, in all threads."""
+        self.repeated = False
+        """Whether several graphs have done without it."""
+        self.least = 0.0
+        """Seconds of the shortest run without it; 0 before the first."""
+        self._graph = ""
         self._looked = False
         self._looking = threading.Lock()
         self._compiling = threading.Lock()
@@ -160,6 +165,13 @@ class Handle:
                 self._set(self._obtain())
             elif events.active:
                 events.record_since("compile", self.name, started, about="thread")
+
+    def count(self, seconds: float, graph: str) -> None:
+        """Note what has been spent doing without it, for a graph; empty if that is not known."""
+        self.spent += seconds
+        self.least = min(seconds, self.least or seconds)
+        self.repeated |= bool(graph and self._graph) and graph != self._graph
+        self._graph = graph or self._graph
 
     def begin_again(self) -> None:
         """Let go of locks that threads held which a forked process has not."""

@@ -15,7 +15,7 @@ from typing import Any
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import codefiles, kernelfiles
+from gpusched.store import codefiles, kernelfiles, unfusedtimes
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
 
@@ -36,9 +36,8 @@ which the light ones took 0.07 to 0.12 s and those with three functions 0.5 s.""
 SAVED = 0.5
 """Share of the unfused time that kernels save: at least half in 22 of 30 rows of performance.md."""
 
-BESIDE = 3.0
-"""How much longer a compilation takes beside tasks that use all cores: the service leaves it a
-third of a core, see `gpusched.store.service.priority`."""
+BESIDE = 1.5
+"""How much longer a compilation takes beside tasks that use all of two cores."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +124,20 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
         more: a program that has been repeated will be.
     starting
         Seconds of processor time that the compiler takes before the first kernel.
+
+    Notes
+    -----
+    Nobody knows how often a graph will come that has come twice. As soon as all processes have lost
+    as much by doing without its kernels as these take to compile, that is done: whoever had known
+    would have lost half of it at least, see `gpusched.store.budgets`. The first time a graph comes,
+    its end is known, and most graphs come once.
     """
     waiting = list(handles)
-    ahead = max(left * seconds, sum(handle.spent for handle in waiting))
     cost = starting + sum(expected(handle.kernel) for handle in waiting)
     # Runs that begin before the kernels are there have nothing of them.
     without = cores() * BESIDE * cost
-    return SAVED * (ahead - without) - cost
+    ahead = max(left * seconds, sum(handle.spent for handle in waiting)) - without
+    if all(handle.repeated for handle in waiting):
+        times = unfusedtimes.here()
+        ahead = max(ahead, sum(times.total(handle.name) for handle in waiting))
+    return SAVED * ahead - cost

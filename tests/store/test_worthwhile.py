@@ -67,6 +67,20 @@ def test_what_has_been_repeated_will_be() -> None:
     assert gain([code], 0.0, 0) > 0
 
 
+def test_a_graph_that_comes_again_pays_as_soon_as_its_kernels_would_have(
+    times: unfusedtimes.Times,
+) -> None:
+    code, other = handle_of(add), handle_of(add)
+    cost = expected(code.kernel)
+    times.add(code.name, 2.1 * cost / 2)  # By another process.
+    for graph, gains in (("one", False), ("", False), ("one", False), ("two", True)):
+        code.count(2.1 * cost / 8, graph)
+        times.add(code.name, 2.1 * cost / 8)
+        assert (gain([code], 0.0, 0) > 0) == gains
+    assert gain([code], 0.0, 0, starting=cost) < 0, "its start counts"
+    assert gain([code, other], 0.0, 0) < 0, "the other one has come for no graph"
+
+
 def test_many_kernels_need_more_work() -> None:
     code = handle_of(add)
     seconds = 10 * expected(code.kernel)

@@ -1,17 +1,22 @@
 """The compile service's workers: processes that compile one kernel after the other.
 
 Numba compiles with the GIL held, so that threads would wait for each other; and what goes wrong in
-LLVM ends the process that it happens in.
+LLVM ends the process that it happens in. They are forked off the service, which has imported
+numba: a worker that did so itself would spend 0.4 s on it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from asyncio.subprocess import PIPE, Process
+import gc
+import os
+import signal
+import socket
+import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 
+from gpusched.dataclass import dataclass
 from gpusched.store.processors import cores
 from gpusched.store.service import priority, protocol
 from gpusched.store.service.compilations import Compilation, Compilations
@@ -22,6 +27,8 @@ MOST = 8
 LONGEST = 600.0
 """Seconds after which a compilation is given up: the largest kernels took 20 s."""
 
+Work = Callable[[BinaryIO, BinaryIO], None]
+"""What a worker does: reads requests and writes the answers, until there are none."""
 Made = Callable[[Compilation, dict[str, Any], bytes], None]
 """Called with a compilation that is done, the answer, and the code: empty after an error."""
 
@@ -29,6 +36,37 @@ Made = Callable[[Compilation, dict[str, Any], bytes], None]
 def workers() -> int:
     """Return how many kernels are compiled at once beside tasks: half of the cores' number."""
     return max(1, min(MOST, cores() // 2))
+
+
+Place = tuple[bool, int]
+"""Of a worker: whether it works only where nothing else does, and its number."""
+
+
+@dataclass
+class Worker:
+    """A worker's process, and the connection to it."""
+
+    pid: int
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    nice: int = 0
+    """How nice it is to tasks."""
+
+    async def give_way(self, nice: int) -> None:
+        """Let tasks go first; see `gpusched.store.service.priority`."""
+        if nice <= self.nice:
+            return
+        self.nice = nice
+        for _ in range(priority.TRIES):
+            if priority.lower(self.pid, nice):
+                return
+            await asyncio.sleep(priority.PAUSE)
+
+    def end(self) -> int:
+        """End the process, if it has not ended; return its status."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.writer.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class Compilers:
@@ -40,100 +78,132 @@ class Compilers:
         What there is to do.
     made
         Called with each that is done.
+    work
+        Done by each of them.
 
     Notes
     -----
     Belongs to one event loop. A worker ends when its input does, also if the service is killed.
     """
 
-    def __init__(self, compilations: Compilations, made: Made) -> None:
+    def __init__(self, compilations: Compilations, made: Made, work: Work) -> None:
         self._compilations = compilations
         self._made = made
+        self._do_work = work
         self._tasks: set[asyncio.Task[None]] = set()
-        self._processes: dict[tuple[bool, int], Process] = {}
-        self._busy: set[tuple[bool, int]] = set()
-        self._lowered: set[int] = set()
-        """Ids of the processes that give way to tasks."""
+        self._workers: dict[Place, Worker] = {}
+        self._doing: dict[Place, Compilation] = {}
 
     def call(self) -> None:
         """Have those that have nothing to do look for compilations."""
         for place in [*((False, k) for k in range(workers())), (True, 0)]:
-            if place in self._busy:
-                continue
-            compilation = self._compilations.take(idle=place[0])
-            if compilation is not None:
-                self._busy.add(place)
-                task = asyncio.create_task(self._work(place, compilation))
+            if place not in self._doing and self._take(place):
+                task = asyncio.create_task(self._work(place))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, place: tuple[bool, int], compilation: Compilation | None) -> None:
-        try:
-            while compilation is not None:
-                await self._do(place, compilation)
-                compilation = self._compilations.take(idle=place[0])
-        finally:
-            self._busy.discard(place)
+    def _take(self, place: Place) -> bool:
+        compilation = self._compilations.take(idle=place[0])
+        if compilation is not None:
+            self._doing[place] = compilation
+        return compilation is not None
 
-    async def _do(self, place: tuple[bool, int], compilation: Compilation) -> None:
+    async def _work(self, place: Place) -> None:
+        try:
+            await self._do(place, self._doing[place])
+            while self._take(place):
+                await self._do(place, self._doing[place])
+        finally:
+            del self._doing[place]
+
+    async def _do(self, place: Place, compilation: Compilation) -> None:
         try:
             answer, code = await self._compiled(place, compilation)
         except (OSError, protocol.FrameError) as error:
-            await self._end(self._processes.pop(place, None))
+            ended = f"{error} with status {self._end(place)}"
             queue = self._compilations
             if not queue.is_wanted(compilation) or queue.give_back(compilation):
                 return
-            answer, code = {"error": f"the compiler's process ended: {error}"}, b""
+            answer, code = {"error": f"the compiler's process ended: {ended}"}, b""
         if self._compilations.is_wanted(compilation):
             self._made(compilation, answer, code)
+            self._stop_others(place, compilation)
 
-    async def _compiled(self, place: tuple[bool, int], compilation: Compilation) -> protocol.Frame:
-        process = self._processes.get(place)
-        if process is None:
-            process = self._processes[place] = await _started()
-        if not compilation.awaited:
-            await self._give_way(process, place[0])
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(protocol.packed(compilation.request))
-        await process.stdin.drain()
-        found = await asyncio.wait_for(protocol.receive(process.stdout), LONGEST)
+    def _stop_others(self, place: Place, compilation: Compilation) -> None:
+        """End who has begun the same where nothing else is done: to start another costs less."""
+        for other, doing in self._doing.items():
+            if doing is compilation and other != place and other in self._workers:
+                os.kill(self._workers[other].pid, signal.SIGKILL)
+
+    async def _compiled(self, place: Place, compilation: Compilation) -> protocol.Frame:
+        nice = _nice(place, compilation)
+        worker = self._workers.get(place)
+        if worker is not None and worker.nice > nice:
+            self._end(place)  # Only a privileged process could take that back.
+            worker = None
+        if worker is None:
+            worker = self._workers[place] = await _forked(self._do_work)
+        await worker.give_way(nice)
+        worker.writer.write(protocol.packed(compilation.request))
+        await worker.writer.drain()
+        found = await asyncio.wait_for(protocol.receive(worker.reader), LONGEST)
         if found is None:
-            raise ConnectionResetError(f"with status {await process.wait()}")
+            raise ConnectionResetError("no answer")
         return found
 
-    async def _give_way(self, process: Process, idle: bool) -> None:
-        """Let tasks go first, from the first kernel on that none waits for; see `priority.lower`.
-
-        Only a privileged process could take that back.
-        """
-        if process.pid in self._lowered:
-            return
-        self._lowered.add(process.pid)
-        for _ in range(priority.TRIES):
-            if priority.lower(process.pid, priority.IDLE if idle else priority.BESIDE):
-                return
-            await asyncio.sleep(priority.PAUSE)
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """End the workers; what they have begun is given up."""
         for task in self._tasks:
             task.cancel()
-        for process in self._processes.values():
-            await self._end(process)
+        for place in list(self._workers):
+            self._end(place)
 
-    async def _end(self, process: Process | None) -> None:
-        if process is None:
-            return
-        self._lowered.discard(process.pid)
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    def _end(self, place: Place) -> int | None:
+        """End a worker; return its status, or None if there is none."""
+        worker = self._workers.pop(place, None)
+        return worker.end() if worker else None
 
 
-async def _started() -> Process:
-    """Start a worker, in a session of its own: only there has it a priority of its own."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "gpusched.backends.compileworker",
-        stdin=PIPE, stdout=PIPE, limit=protocol.LARGEST, start_new_session=True,
-    )  # fmt: skip
+def _nice(place: Place, compilation: Compilation) -> int:
+    """Return how nice who makes a kernel has to be to tasks."""
+    if place[0]:
+        return priority.IDLE
+    return 0 if compilation.awaited or compilation.urgent else priority.AFTER
+
+
+_READY = b"\0"
+"""What a worker sends once it is in a session of its own."""
+
+
+async def _forked(work: Work) -> Worker:
+    """Start a worker; return when it has a priority of its own."""
+    here, there = socket.socketpair()
+    pid = os.fork()
+    if not pid:
+        _in_worker(there, work)
+    there.close()
+    reader, writer = await asyncio.open_connection(sock=here, limit=protocol.LARGEST)
+    await reader.read(len(_READY))
+    return Worker(pid, reader, writer)
+
+
+def _in_worker(there: socket.socket, work: Work) -> NoReturn:
+    """Work, in the process that was forked off, in a session that has a priority of its own.
+
+    What is open of the service is closed: its lock, and the connections of others, which end when
+    the service does. No object of the service's may be deleted here, since it would close what has
+    its number by then.
+    """
+    try:
+        gc.freeze()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.setsid()
+        there.sendall(_READY)
+        os.closerange(3, there.fileno())
+        os.closerange(there.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        with there.makefile("rb") as requests, there.makefile("wb") as answers:
+            work(requests, answers)
+        os._exit(0)
+    except BaseException:  # noqa: BLE001  the loop of the service must not go on here
+        traceback.print_exc()
+        os._exit(1)

@@ -13,9 +13,8 @@ import io
 import logging
 import os
 import socket
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from gpusched.newest import Newest
 from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import protocol
 from gpusched.store.service.compilations import Compilation, Compilations
-from gpusched.store.service.compilers import Compilers
+from gpusched.store.service.compilers import Compilers, Work
 from gpusched.store.service.start import ForeignPeerError, Place, check_peer
 
 logger = logging.getLogger(__name__)
@@ -50,19 +49,21 @@ class Server:
         The socket that is bound there.
     idle
         Seconds without anything to do after which it ends.
+    work
+        What its workers do.
 
     Notes
     -----
     Belongs to one event loop.
     """
 
-    def __init__(self, place: Place, listening: socket.socket, idle: float) -> None:
+    def __init__(self, place: Place, listening: socket.socket, idle: float, work: Work) -> None:
         self._place = place
         self._listening = listening
         self._bound = _identity(place)
         self._idle = idle
         self._compilations = Compilations()
-        self._compilers = Compilers(self._compilations, self._made)
+        self._compilers = Compilers(self._compilations, self._made, work)
         self._clients: dict[int, asyncio.StreamWriter] = {}
         self._number = 0
         self._compiled = 0
@@ -89,7 +90,7 @@ class Server:
             listening.close()
             for writer in self._clients.values():
                 writer.close()
-            await self._compilers.close()
+            self._compilers.close()
 
     def _is_over(self) -> bool:
         if self._compilations:
@@ -260,13 +261,15 @@ def _answers(place: Place) -> bool:
         return True
 
 
-def main(folder: str, identity: str, idle: str) -> None:
+def main(prepared: Callable[[], Work], folder: str, identity: str, idle: str) -> None:
     """Serve at a place, unless another process does; return when somebody serves there.
 
     The process that serves is a child of this one, so that nobody has to wait for its end.
 
     Parameters
     ----------
+    prepared
+        Imports what compiles, which clients do not wait for, and returns what workers do.
     folder, identity
         Of the place.
     idle
@@ -280,12 +283,8 @@ def main(folder: str, identity: str, idle: str) -> None:
         listening = bound(place)
         if os.fork():
             os._exit(0)  # The child has the lock, too.
-        asyncio.run(_serve(place, listening, float(idle)))
+        asyncio.run(_serve(place, listening, float(idle), prepared()))
 
 
-async def _serve(place: Place, listening: socket.socket, idle: float) -> None:
-    await Server(place, listening, idle).serve()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+async def _serve(place: Place, listening: socket.socket, idle: float, work: Work) -> None:
+    await Server(place, listening, idle, work).serve()

@@ -18,7 +18,7 @@ from typing import Any
 
 from gpusched.dataclass import dataclass
 from gpusched.files import is_own, own_folder
-from gpusched.store.service import priority, protocol
+from gpusched.store.service import protocol
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def check_peer(connected: socket.socket) -> None:
         raise ForeignPeerError(f"a process of user {uid} at the compile service's socket")
 
 
-def connected(place: Place, start: bool = True, awaited: bool = True) -> socket.socket:
+def connected(place: Place, start: bool = True) -> socket.socket:
     """Return a socket to the service of a place.
 
     Parameters
@@ -127,8 +127,6 @@ def connected(place: Place, start: bool = True, awaited: bool = True) -> socket.
         Where it is met.
     start
         Whether one is started if there is none.
-    awaited
-        Whether tasks wait for it; if not, it gives way to them.
 
     Raises
     ------
@@ -139,7 +137,7 @@ def connected(place: Place, start: bool = True, awaited: bool = True) -> socket.
         raise UnavailableError("there are no Unix sockets here")
     found = _tried(place)
     if found is None and start:
-        _start(place, awaited)
+        _start(place)
         pause, most = _PAUSES
         until = time.monotonic() + PATIENCE
         while (found := _tried(place)) is None and time.monotonic() < until:
@@ -170,14 +168,14 @@ def leave_for(place: Place, messages: list[dict[str, Any]]) -> None:
         place.prepare()
         with open(place.left, "ab", buffering=0, opener=_private) as file:
             file.write(b"".join(map(protocol.packed, messages)))
-        priority.lower(_process(place).pid, priority.BESIDE)
+        _process(place)
     except OSError as error:
         logger.info("what was asked for is not compiled after this process: %s", error)
 
 
 def _process(place: Place) -> subprocess.Popen[bytes]:
     """Start the process of a service, which ends when one serves at its place."""
-    code = [sys.executable, "-P", "-m", "gpusched.store.service.server"]
+    code = [sys.executable, "-P", "-m", "gpusched.backends.compileworker"]
     with open(place.log, "a", opener=_private) as log:
         return subprocess.Popen(
             [*code, str(place.folder), place.identity, str(IDLE)], stdin=subprocess.DEVNULL,
@@ -186,14 +184,11 @@ def _process(place: Place) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def _start(place: Place, awaited: bool) -> None:
+def _start(place: Place) -> None:
     """Start a service; it is nobody's child once this returns. One that is not needed ends."""
     try:
         place.prepare()
-        starting = _process(place)
-        if not awaited:
-            priority.lower_patiently(starting.pid, priority.BESIDE)
-        _wait(starting)
+        _wait(_process(place))
     except (OSError, subprocess.SubprocessError) as error:
         raise UnavailableError(f"a compile service cannot be started: {error}") from error
 
@@ -215,6 +210,10 @@ def _private(path: str, flags: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment, with its places of modules."""
+    """Return this process's environment, with its places of modules.
+
+    NumPy's linear algebra starts no threads there: a process that has some is not to be forked.
+    """
     places = [os.path.abspath(each) for each in sys.path]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places))}
+    own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "OPENBLAS_NUM_THREADS": "1"}
+    return os.environ | own

@@ -294,16 +294,17 @@ def test_without_threads_nothing_is_compiled(
     assert not any(kernel.ready for kernel in kernels)
 
 
-def test_its_processes_give_way_to_tasks(folder: Path) -> None:
-    with client.wishing(gain=1.0, urgent=True):
+@pytest.mark.parametrize(("urgent", "nice"), [(True, 0), (False, priority.IDLE)])
+def test_what_is_worth_no_time_of_tasks_gives_way_to_them(
+    folder: Path, urgent: bool, nice: int
+) -> None:
+    with client.wishing(gain=1.0, urgent=urgent):
         KernelCache().get(sample_kernel())
-    served = psutil.Process(pid())
-    here = os.getpriority(os.PRIO_PROCESS, 0)
-    for each in (served, *served.children()):
-        assert os.getpriority(os.PRIO_PROCESS, each.pid) >= max(here, priority.BESIDE)
-        group = Path(f"/proc/{each.pid}/autogroup")
-        if group.exists():  # Niceness counts within a session where Linux groups by session.
-            assert int(group.read_text().split()[-1]) >= priority.BESIDE
+    (worker,) = psutil.Process(pid()).children()
+    assert worker.nice() == max(os.getpriority(os.PRIO_PROCESS, 0), nice)
+    group = Path(f"/proc/{worker.pid}/autogroup")
+    if group.exists():  # Niceness counts within a session where Linux groups by session.
+        assert int(group.read_text().split()[-1]) == nice
 
 
 def test_its_own_process_imports_nothing_that_only_clients_need() -> None:

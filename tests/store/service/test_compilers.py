@@ -1,0 +1,108 @@
+"""The compile service's workers, without the service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import psutil
+import pytest
+
+from gpusched.store.service import priority, protocol
+from gpusched.store.service.compilations import Compilation, Compilations
+from gpusched.store.service.compilers import Compilers
+from tests.waiting import PATIENCE
+
+pytestmark = [
+    pytest.mark.processes,
+    # Of Python 3.12, where a test's process has threads; the service's has none.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
+
+
+class Workers:
+    """Workers that compile nothing: the first one never answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.first = folder / "first"
+        self.queue = Compilations()
+        self.answers: list[dict[str, Any]] = []
+        self.answered = asyncio.Event()
+        self.compilers = Compilers(self.queue, self._made, self._work)
+
+    def _made(self, compilation: Compilation, answer: dict[str, Any], code: bytes) -> None:
+        self.queue.finish(compilation)
+        self.answers.append(answer)
+        self.answered.set()
+
+    def _work(self, requests: BinaryIO, answers: BinaryIO) -> None:
+        while (frame := protocol.read(requests)) is not None:
+            if not self.first.exists():
+                self.first.touch()
+                continue
+            answers.write(protocol.packed({"key": frame[0]["key"]}))
+            answers.flush()
+
+    def ask(self, key: str, asking: tuple[int, int] | None = (0, 0), **more: Any) -> None:
+        self.queue.add(asking, {"key": key, "name": key, "gain": 1.0, **more})
+        self.compilers.call()
+
+    async def done(self) -> None:
+        await self.answered.wait()
+        self.answered.clear()
+        while self.compilers._doing:
+            await asyncio.sleep(0.001)
+
+    async def begun(self) -> None:
+        while not self.first.exists():
+            await asyncio.sleep(0.001)
+
+
+async def urged(folder: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """Have a kernel begun in idle time, and again as it is urgent; return answers and workers."""
+    found = Workers(folder)
+    found.ask("a", urgent=False)
+    await found.begun()
+    (idle,) = found.compilers._workers.values()
+    found.ask("a", urgent=True)
+    await found.done()
+    ids = [idle.pid, *(worker.pid for worker in found.compilers._workers.values())]
+    found.compilers.close()
+    return found.answers, ids
+
+
+def test_what_was_begun_in_idle_time_is_given_up_once_another_has_done_it(tmp_path: Path) -> None:
+    answers, (idle, urgent) = asyncio.run(asyncio.wait_for(urged(tmp_path), PATIENCE))
+    assert answers == [{"key": "a"}] and idle != urgent
+    assert not psutil.pid_exists(idle) and not psutil.pid_exists(urgent)
+
+
+async def priorities(folder: Path) -> list[int]:
+    """Return how nice the worker is that compiles what is left, and what is urgent after that."""
+    found = Workers(folder)
+    found.first.touch()
+    nice: list[int] = []
+    for key, asking in (("a", None), ("b", (0, 0))):
+        found.ask(key, asking, urgent=asking is not None)
+        await found.done()
+        nice += [psutil.Process(each.pid).nice() for each in found.compilers._workers.values()]
+    found.compilers.close()
+    return nice
+
+
+def test_what_is_urgent_is_not_made_by_who_gives_way(tmp_path: Path) -> None:
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    found = asyncio.run(asyncio.wait_for(priorities(tmp_path), PATIENCE))
+    assert found == [max(here, priority.AFTER), here]
+
+
+def test_its_process_imports_nothing_that_kernels_have_no_use_for() -> None:
+    code = ("import sys\nfrom gpusched.backends import compileworker\ncompileworker.prepared()\n"
+            "print(*sys.modules)\nimport scipy.linalg")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    found = done.stdout.decode().split()
+    assert {"scipy", "coverage"}.isdisjoint(found) and "numba.np.arraymath" in found
