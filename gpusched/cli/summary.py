@@ -43,7 +43,9 @@ def summary(
     gpusched: 1.50 s
       fusion    off
     """
-    lines = [("fusion", "off")] if not fused else list(_lines(counted, compiling))
+    lines = [("fusion", "off")] if not fused else []
+    if fused and (counted.tasks or not missing):
+        lines += _lines(counted, compiling)
     lines += _memory(counted)
     lines += [("missing", text) for text in missing]
     return "\n".join(

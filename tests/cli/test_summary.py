@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import Mock
 
 import dask
+import pytest
 
+from gpusched.cli import run_cluster
 from gpusched.cli.summary import summary
 from gpusched.store.statistics import Committed, Statistics
 
@@ -80,6 +83,7 @@ def test_nothing_to_fuse_is_said() -> None:
 def test_missing_counts_are_named() -> None:
     lines = summary(Statistics(tasks=1), 1.0, missing=["worker a died"]).splitlines()
     assert lines[-1] == "  missing   worker a died"
+    assert "nothing was fused" not in summary(Statistics(), 1.0, missing=["worker a died"])
 
 
 def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> None:
@@ -132,3 +136,15 @@ def test_what_chunks_would_have_taken_unfused_is_estimated_where_that_was_measur
     assert f"{told}; not counting one kernel, there from the beginning" in summary(counted, 2.0)
     del counted.kernels["first"]
     assert "estimate" not in summary(counted, 2.0)
+
+
+def test_counts_of_a_worker_that_does_not_answer_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Mock(status="running")
+    client.get_events.return_value = []
+    session = run_cluster.Session(client, None, fused=True, before={("host", 1): Statistics()})
+    monkeypatch.setattr(run_cluster, "gather", lambda *_: {})
+    assert session.end()[2] == ["counts of a worker that does not answer"]
+    client.get_events.return_value = [(1.0, {"worker": "a", "action": "remove-worker"})]
+    assert session.end()[2] == ["worker a died: its counts are lost"]
