@@ -73,13 +73,6 @@ def certificates(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -
 def instructions(folder: Path, hosts: list[str]) -> str:
     """Return how the certificates in a folder are used.
 
-    Parameters
-    ----------
-    folder
-        Where `gpusched.cluster.certificates.create` has made them.
-    hosts
-        The names that they were made for.
-
     Examples
     --------
     >>> import tempfile

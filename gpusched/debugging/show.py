@@ -19,15 +19,7 @@ _MARK = "<- first that is not finite"
 
 
 def trace_text(trace: Trace, width: int) -> str:
-    """Return a trace as text.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    width
-        Columns.
-    """
+    """Return a trace as text."""
     return "\n".join([f"{head(trace)}", *_steps(trace.steps, trace.first_nonfinite, width)])
 
 
@@ -84,15 +76,7 @@ def _table(steps: tuple[Traced, ...], first: Traced | None) -> str:
 
 
 def finding_text(found: Nonfinite, width: int) -> str:
-    """Return a finding as text.
-
-    Parameters
-    ----------
-    found
-        The finding.
-    width
-        Columns.
-    """
+    """Return a finding as text."""
     told = textwrap.wrap(found.summary, width)
     return "\n".join([*told, *_steps(found.steps, found.step, width)])
 
