@@ -251,6 +251,11 @@ def count_compilation(name: str, seconds: float) -> None:
 def statistics() -> Statistics:
     """Return a copy of this process's counters.
 
+    Returns
+    -------
+    Statistics
+        Counts since the process began, or since `reset_statistics`.
+
     Examples
     --------
     >>> import gpusched
