@@ -1,4 +1,4 @@
-# make demo     run the main example on this machine
+# make demo     run the main example on this machine, and once more with plain dask to compare
 # make check    style, types, layers and links: a minute
 # make test     run the tests of the default tier: minutes
 # make test-all run everything, an hour and more, and write down that it ran
@@ -21,7 +21,8 @@
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
 # arguments to the command that a target runs. make demo passes ARGS="--scale 32" to the example, and
-# FLAGS="--no-fuse" to gpusched run. INSTALL="uv pip install" installs with uv instead of pip.
+# FLAGS="--workers 2" to gpusched run; COMPARE=no leaves plain dask out. INSTALL="uv pip install"
+# installs with uv instead of pip.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -42,8 +43,7 @@ help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.demo
-	$(BIN)/gpusched run $(FLAGS) docs/examples/terrain.py $(ARGS)
-	@echo "to compare: make demo once more, when its kernels are compiled; make demo FLAGS=--no-fuse runs plain dask"
+	$(BIN)/python -m tests.demo $(if $(filter no,$(COMPARE)),--once) $(FLAGS) docs/examples/terrain.py $(ARGS)
 
 check: lint
 	$(PYTEST) -q tests/test_layers.py tests/test_documentation.py -k "layers or layer or link" $(ARGS)

@@ -31,13 +31,7 @@ def load() -> Any:
 
 
 def start(driver: Any) -> Answer:
-    """Start the driver in this process, and return which GPUs it shows.
-
-    Parameters
-    ----------
-    driver
-        What `load` returned.
-    """
+    """Start the driver in this process, and return which GPUs it shows."""
     count = ctypes.c_int(0)
     status = int(driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)))
     return Answer(status, 0 if status else count.value)

@@ -8,13 +8,7 @@ from typing import Any
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add ``%%gpusched_profile`` and ``%gpusched_explain``; called by ``%load_ext gpusched``.
-
-    Parameters
-    ----------
-    shell
-        IPython's.
-    """
+    """Add ``%%gpusched_profile`` and ``%gpusched_explain``; called by ``%load_ext gpusched``."""
 
     def gpusched_profile(line: str, cell: str | None = None) -> Any:
         """Run the cell, and show one timeline of all that it did.

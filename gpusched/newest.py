@@ -17,11 +17,6 @@ _lock = threading.RLock()
 class Newest(OrderedDict[_Key, _Value]):
     """A dictionary that lets go of the entries that were set longest ago.
 
-    Parameters
-    ----------
-    limit
-        Entries at most.
-
     Notes
     -----
     Thread-safe: looking up, setting, `pop` and `now` are each done at once. To keep an entry for

@@ -15,11 +15,6 @@ _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """Have the kernel send this process a signal when the thread that started it ends; Linux only.
 
-    Parameters
-    ----------
-    number
-        The signal.
-
     Notes
     -----
     distributed's own watch over workers takes the interpreter's lock, which compiled code may not

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import demo
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = {p.stem: yaml.safe_load(p.read_text()) for p in ROOT.glob(".github/workflows/*.yml")}
 JOBS = {
@@ -107,9 +109,29 @@ def test_pre_commit_types_the_package_beside_what_it_needs() -> None:
 
 @pytest.mark.processes
 def test_demo_passes_arguments_to_the_example_and_flags_to_run() -> None:
-    make = ["make", "-n", "-o", ".venv/.demo", "demo", "ARGS=--scale 4", "FLAGS=--no-fuse"]
+    make = ["make", "-n", "-o", ".venv/.demo", "demo", "ARGS=--scale 4", "FLAGS=--workers 2"]
+    make += ["COMPARE=no"]
     told = subprocess.run(make, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
-    assert "gpusched run --no-fuse docs/examples/terrain.py --scale 4\n" in told
+    assert "tests.demo --once --workers 2 docs/examples/terrain.py --scale 4\n" in told
+
+
+def test_demo_compares_with_plain_dask(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[list[str]] = []
+    took = iter([2.0, 3.0, 2.0])
+    monkeypatch.setattr(demo, "_run", lambda given: runs.append(given) or next(took))
+    monkeypatch.setattr(demo.client, "queued_names", list)
+    monkeypatch.setattr(demo.signal, "signal", lambda *_: None)
+    demo.main(["script.py", "--scale", "4"])
+    assert runs == [["script.py", "--scale", "4"], ["--no-fuse", "script.py", "--scale", "4"]]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert (
+        last == "computing took 2.0 s with gpusched and 3.0 s with plain dask: 1.50 times as fast"
+    )
+    demo.main(["--once", "script.py"])
+    assert runs[2:] == [["script.py"]]
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", ["CODE_OF_CONDUCT", "pull_request_template"])

@@ -25,11 +25,6 @@ logger = logging.getLogger(__name__)
 class Damaged:
     """Has results computed again that a worker gets damaged.
 
-    Parameters
-    ----------
-    worker
-        The one that gets them.
-
     Notes
     -----
     Belongs to the worker's event loop.

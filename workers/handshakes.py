@@ -23,13 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def limit_handshakes(server: Server) -> None:
-    """Close connections to a server that have not introduced themselves in time.
-
-    Parameters
-    ----------
-    server
-        It listens already; the setting ``cluster.handshake-timeout`` says how long.
-    """
+    """Close connections to a server that have not introduced themselves in time."""
     seconds = _seconds()
     for listener in server.listeners:
         if seconds and isinstance(listener, BaseTCPListener):

@@ -56,11 +56,6 @@ class DeviceNanny(Nanny):
     It gives up if the worker's process ends again and again before it was given a task, as it
     does without enough memory, or with a preload that ends it.
 
-    Parameters
-    ----------
-    *args, **kwargs
-        Those of `distributed.Nanny` and of `gpusched.workers.worker.DeviceWorker`.
-
     Attributes
     ----------
     gave_up : str

@@ -15,17 +15,7 @@ from gpusched.workers.execution import Execution
 
 
 class OnStream:
-    """Stands for a task's specification in `distributed.worker`, which calls it with the inputs.
-
-    Parameters
-    ----------
-    spec
-        The task that dask sent.
-    key
-        Its key.
-    execution
-        What runs it.
-    """
+    """Stands for a task's specification in `distributed.worker`, which calls it with the inputs."""
 
     is_coro = False
 
@@ -49,13 +39,7 @@ class OnStream:
 
 
 class Coroutine:
-    """Stands for the specification of a task that is a coroutine.
-
-    Parameters
-    ----------
-    spec
-        The task that dask sent.
-    """
+    """Stands for the specification of a task that is a coroutine."""
 
     is_coro = True
 

@@ -117,13 +117,7 @@ class Outgoing:
 
 
 class Checked:
-    """A connection to another worker, on which results are one message with a checksum.
-
-    Parameters
-    ----------
-    comm
-        The connection.
-    """
+    """A connection to another worker, on which results are one message with a checksum."""
 
     def __init__(self, comm: Comm) -> None:
         self._comm = comm

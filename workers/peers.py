@@ -34,11 +34,6 @@ _SAMPLE = 64
 class Peers:
     """The other workers of a worker's machine, as far as GPU memory is concerned.
 
-    Parameters
-    ----------
-    worker
-        Which has a ``device``.
-
     Notes
     -----
     Belongs to the worker's event loop.

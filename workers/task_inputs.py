@@ -23,11 +23,6 @@ from gpusched.workers.memory.store import Store
 class CountingMover:
     """Copies chunks, counts the bytes, and notes which of a task's inputs it has copied.
 
-    Parameters
-    ----------
-    device
-        What copies them.
-
     Notes
     -----
     Thread-safe; each thread has the inputs of its own task.
@@ -85,15 +80,7 @@ class CountingMover:
 
 
 class TaskInputs:
-    """Gives tasks their inputs, on a worker whose GPU computes chunks of NumPy programs.
-
-    Parameters
-    ----------
-    store
-        The worker's results.
-    mover
-        What copies chunks.
-    """
+    """Gives tasks their inputs, on a worker whose GPU computes chunks of NumPy programs."""
 
     def __init__(self, store: Store, mover: CountingMover) -> None:
         self._store = store

@@ -18,13 +18,7 @@ from distributed.worker_state_machine import (
 
 
 class Unreadable:
-    """Stands for such a result until the first task that needs it.
-
-    Parameters
-    ----------
-    error
-        What reading it has raised.
-    """
+    """Stands for such a result until the first task that needs it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error

@@ -18,13 +18,7 @@ HANDSHAKE_KEY = "gpusched-versions"
 
 
 class VersionSkewError(RuntimeError):
-    """Processes of one cluster have different versions.
-
-    Parameters
-    ----------
-    differences
-        One sentence for each difference.
-    """
+    """Processes of one cluster have different versions."""
 
     def __init__(self, differences: Sequence[str]) -> None:
         super().__init__(
@@ -47,15 +41,7 @@ def own_versions() -> dict[str, str]:
 
 
 def of_handshake(sent: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, str]:
-    """Return a connecting worker's versions.
-
-    Parameters
-    ----------
-    sent
-        What distributed's own workers report.
-    extra
-        What gpusched's workers report besides.
-    """
+    """Return a connecting worker's versions."""
     if HANDSHAKE_KEY in extra:
         return dict(extra[HANDSHAKE_KEY])
     packages = sent.get("packages", {})

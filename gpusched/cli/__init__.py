@@ -15,13 +15,13 @@ COMMANDS = {
     "jobs": "List, show, cancel and forget jobs of `gpusched submit`.",
     "launch": "Run SCRIPT on the nodes of a job.",
     "explain": "Explain what SCRIPT would compute, without computing it.",
-    "cluster": "Start, show, scale and stop clusters by their names.",
+    "cluster": "Start, show, scale and stop named clusters.",
     "cache": "Show, remove, export and import compiled kernels on disk.",
     "info": "Show this machine's devices, versions and settings.",
-    "doctor": "Check this machine; say what is wrong, and the remedy.",
+    "doctor": "Check this machine, and say what is wrong and how to fix it.",
     "scheduler": "Start a scheduler that workers on any machine can join.",
     "worker": "Start workers for SCHEDULER, one per GPU of this machine.",
-    "certificates": "Make the certificates of a cluster, and print their use.",
+    "certificates": "Make certificates for a cluster, and print how to use them.",
 }
 """The first sentence of each subcommand's help, by which help lists them without importing them."""
 

@@ -52,7 +52,7 @@ distributed:
 )
 @click.option("--force", is_flag=True, help="Replace the certificates in FOLDER.")
 def certificates(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None:
-    """Make the certificates of a cluster, and print their use.
+    """Make certificates for a cluster, and print how to use them.
 
     They are written to FOLDER. All of the cluster's schedulers, workers and clients share them:
     copy FOLDER to each machine, or keep it in a shared file system. Who can read
@@ -72,13 +72,6 @@ def certificates(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -
 
 def instructions(folder: Path, hosts: list[str]) -> str:
     """Return how the certificates in a folder are used.
-
-    Parameters
-    ----------
-    folder
-        Where `gpusched.cluster.certificates.create` has made them.
-    hosts
-        The names that they were made for.
 
     Examples
     --------

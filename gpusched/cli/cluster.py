@@ -37,7 +37,7 @@ _HEADINGS: tuple[str, ...] = (
 
 @click.group("cluster")
 def cluster() -> None:
-    """Start, show, scale and stop clusters by their names.
+    """Start, show, scale and stop named clusters.
 
     A cluster outlives the command that starts it. Without a name, it is called "default".
     """

@@ -20,7 +20,7 @@ _COLORS = {"ok": "green", "warning": "yellow", "failure": "red", "skipped": None
 def doctor(
     context: click.Context, /, scheduler: str | None, as_json: bool, **certificates: str | None
 ) -> None:
-    """Check this machine; say what is wrong, and the remedy.
+    """Check this machine, and say what is wrong and how to fix it.
 
     With --scheduler, this machine's versions are compared with that cluster's, too.
 

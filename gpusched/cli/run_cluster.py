@@ -63,7 +63,10 @@ class Session:
         try:
             with silence_logging_cmgr(level=logging.CRITICAL, root="distributed"):
                 after = gather(self.client, timeout) if self.fused else {}
-            missing = [f"worker {name} died: its counts are lost" for name in self._lost()]
+            lost = self._lost()
+            silent = max(len(self.before.keys() - after.keys()) - len(lost), 0)
+            missing = [f"worker {name} died: its counts are lost" for name in lost]
+            missing += ["counts of a worker that does not answer"] * silent
         except (OSError, TimeoutError) as error:
             return Statistics(), seconds, [f"every count: the scheduler does not answer ({error})"]
         return difference(after, self.before), seconds, missing

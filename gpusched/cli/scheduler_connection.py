@@ -105,11 +105,6 @@ def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, An
 
     Raises `ValueError` if both a folder and a file are named.
 
-    Parameters
-    ----------
-    certificates
-        Files and folder by the names of the flags of `scheduler_flags`.
-
     Examples
     --------
     >>> from gpusched.cli.scheduler_connection import certificate_settings

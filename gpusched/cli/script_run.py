@@ -78,15 +78,6 @@ def profiling(path: str | None, client: Client, quiet: bool = False) -> Iterator
     """Profile what the block does, and write that however the block ends.
 
     Raises `Failed` if workers cannot record.
-
-    Parameters
-    ----------
-    path
-        A file that ends with ``.html`` or ``.json``; None for no profile.
-    client
-        Of the run's cluster.
-    quiet
-        Whether it is not said where the profile is.
     """
     if path is None:
         yield

@@ -43,7 +43,9 @@ def summary(
     gpusched: 1.50 s
       fusion    off
     """
-    lines = [("fusion", "off")] if not fused else list(_lines(counted, compiling))
+    lines = [("fusion", "off")] if not fused else []
+    if fused and (counted.tasks or not missing):
+        lines += _lines(counted, compiling)
     lines += _memory(counted)
     lines += [("missing", text) for text in missing]
     return "\n".join(
@@ -71,10 +73,15 @@ def _lines(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[st
     if counted.compilations:
         unused = len(counted.unused_compilations)
         late = f", {_some(unused)} not launched any more" if unused else ""
-        lines.append(
-            ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s{late}")
-        )
+        lines.append(("compiled", f"{_times(counted.compilations)}, {_compiling(counted)}{late}"))
     return [*lines, *_breaks(counted)]
+
+
+def _compiling(counted: Statistics) -> str:
+    if config.get("fusion.compile") == "wait":
+        return f"{counted.compile_seconds:.2f} s, which tasks waited for"
+    seconds = counted.compilation_microseconds.total() * 1e-6
+    return f"{seconds:.2f} s of processor time in the background"
 
 
 def _tiers(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[str, str]]:
@@ -95,7 +102,24 @@ def _tiers(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[st
         told = "takes as long: gpusched.fusion.compile is off"
     else:
         told = f"takes as long: too little so far to compile {_some(len(missing))} for; runs add up"
-    return [*lines, ("next run", told)]
+    return [*lines, *_estimate(counted), ("next run", told)]
+
+
+def _estimate(counted: Statistics) -> Sequence[tuple[str, str]]:
+    """Return what the chunks would have taken unfused, as far as this run has measured that.
+
+    A launch of a kernel counts as long as the calls took on average that ran without it. Nothing
+    is known of kernels that no task did without.
+    """
+    took, measured = counted.unfused_microseconds, counted.unfused_launches
+    launched = counted.kernels.keys() & measured.keys()
+    if not launched:
+        return []
+    more = sum(counted.kernels[name] * took[name] / measured[name] for name in launched)
+    told = f"{counted.unfused_seconds + more * 1e-6:.2f} s if all had run unfused, as long as these"
+    if others := len(counted.kernels) - len(launched):
+        told += f"; not counting {_some(others)}, there from the beginning"
+    return [("estimate", told)]
 
 
 def _device(counted: Statistics) -> Sequence[tuple[str, str]]:
@@ -173,7 +197,7 @@ def _breaks(counted: Statistics) -> Sequence[tuple[str, str]]:
         for (operation, reason), count in counted.breaks.most_common(_BREAKS_SHOWN)
     ]
     more = len(counted.breaks) - len(shown)
-    shown += [("", f"and {more} other reasons")] if more else []
+    shown += [("", "and another reason" if more == 1 else f"and {more} other reasons")] * bool(more)
     return [*shown, *_apart(counted)]
 
 
@@ -183,8 +207,9 @@ def _apart(counted: Statistics) -> Sequence[tuple[str, str]]:
         return []
     found = counted.apart.most_common()
     told = [f"{what}: {reason} ({_times(n)})" for (what, reason), n in found[:_APART_SHOWN]]
-    more = [f"{len(found) - _APART_SHOWN} others"] if len(found) > _APART_SHOWN else []
-    return [("apart", "; ".join([*told, *more]))]
+    more = len(found) - _APART_SHOWN
+    told += ["another reason" if more == 1 else f"{more} other reasons"] if more > 0 else []
+    return [("apart", "; ".join(told))]
 
 
 def _times(count: int) -> str:

@@ -17,13 +17,6 @@ Reader = Callable[[str, Any], Any]
 class Read(click.ParamType[Any]):
     """A value that a function reads.
 
-    Parameters
-    ----------
-    name
-        What the help calls the value.
-    read
-        Reads it.
-
     Examples
     --------
     >>> import click

@@ -32,11 +32,6 @@ _samples: Newest[str, str] = Newest(_REMEMBERED)
 class ExitReasons(SchedulerPlugin):
     """Takes what workers and nannies report of an end, and has it ready when a task is given up.
 
-    Parameters
-    ----------
-    scheduler
-        Whose workers are followed.
-
     Notes
     -----
     Used on the event loop only.

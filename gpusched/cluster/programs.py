@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 class Served:
-    """Stands for a program in the scheduler's tasks; pickles to a name that workers ask with.
-
-    Parameters
-    ----------
-    program
-        What it stands for.
-    """
+    """Stands for a program in the scheduler's tasks; pickles to a name that workers ask with."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -48,13 +48,7 @@ class Commitments:
 
 
 def commitments(workers: Iterable[Any]) -> list[Commitments]:
-    """Return what a scheduler's workers have committed, by the workers' names.
-
-    Parameters
-    ----------
-    workers
-        States of workers, such as ``scheduler.workers.values()``.
-    """
+    """Return what a scheduler's workers have committed, by the workers' names."""
     return [_of(ws) for ws in sorted(workers, key=lambda ws: natural_sort_key(str(ws.name)))]
 
 

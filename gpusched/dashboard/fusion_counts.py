@@ -89,13 +89,7 @@ class Fusion:
         self._told: Newest[Process, dict[str, Any]] = Newest(KEPT)
 
     def add(self, specs: Iterable[tuple[Any, Any]]) -> None:
-        """Count the tasks of a graph.
-
-        Parameters
-        ----------
-        specs
-            The key of each, and what is to be run for it.
-        """
+        """Count the tasks of a graph."""
         for key, spec in specs:
             calls = _calls(getattr(spec, "func", None))
             if not calls:

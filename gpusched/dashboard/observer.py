@@ -38,11 +38,6 @@ _SOURCES = 50
 class Observer(SchedulerPlugin):
     """Keeps what a dashboard shows of kernels, fusion, transfers and spilling.
 
-    Parameters
-    ----------
-    scheduler
-        Whose workers are looked at.
-
     Notes
     -----
     Used on the scheduler's event loop only. All it keeps is bounded.

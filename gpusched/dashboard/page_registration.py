@@ -58,11 +58,6 @@ def show(scheduler: Scheduler) -> bool:
     The bar has one link more, and its list under "More..." all of them: with four more, it would
     take two lines in a window of 1,280 pixels, and cover the top of every page.
 
-    Parameters
-    ----------
-    scheduler
-        One that starts.
-
     Returns
     -------
     bool

@@ -22,11 +22,6 @@ from gpusched.inspection.task_contents import layer_of, result_key
 class Graph:
     """The tasks that compute an array, as they run.
 
-    Parameters
-    ----------
-    array
-        The array; its scheduler is the active client, or what dask is configured to use.
-
     Notes
     -----
     Belongs to one thread. Keeps what has been fetched.

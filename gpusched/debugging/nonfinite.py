@@ -14,7 +14,7 @@ from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.sources import reads, told_of
 from gpusched.debugging.subject import Subject
-from gpusched.debugging.traced_values import Index, Traced, Where, is_finite, plain
+from gpusched.debugging.traced_values import Index, Traced, Where, is_finite
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
@@ -83,38 +83,11 @@ class Nonfinite:
 
         return finding_text(self, width)
 
-    def html(self) -> str:
-        """Return it as HTML."""
-        from gpusched.debugging.show import finding_html
-
-        return finding_html(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "array": self.array,
-            "chunk": list(self.chunk),
-            "index": None if self.index is None else list(self.index),
-            "element": self.element,
-            "value": plain(self.value),
-            "operation": self.operation,
-            "file": self.place.file if self.place else None,
-            "line": self.place.line if self.place else None,
-            "already_in_input": self.already_in_input,
-            "chunks": self.chunks,
-            "nans": self.nans,
-            "infs": self.infs,
-            "steps": [step.to_dict() for step in self.steps],
-        }
-
     def __str__(self) -> str:
         return self.text()
 
     def __repr__(self) -> str:
         return self.text()
-
-    def _repr_html_(self) -> str:
-        return self.html()
 
 
 def find_nonfinite(x: Any) -> Nonfinite | None:

@@ -18,11 +18,6 @@ _SIMPLE = (bool, int, float, complex, str, type(None))
 class PlainCall:
     """One call of a function, as source.
 
-    Parameters
-    ----------
-    called
-        The call.
-
     Examples
     --------
     >>> import numpy as np

@@ -122,11 +122,6 @@ class ReadableKernel:
     def stopping(self, wanted: Callable[..., bool]) -> Callable[..., Any]:
         """Return the kernel in plain Python, stopping in `point` where that is wanted.
 
-        Parameters
-        ----------
-        wanted
-            Called with the arguments of `point`.
-
         Returns
         -------
         Callable
@@ -143,17 +138,7 @@ class ReadableKernel:
         return python.callable_of(self.use.kernel, found)
 
     def at(self, call: Callable[..., Any], output: int, element: Index) -> Any:
-        """Return one element of an output, computed by a call of the kernel for it alone.
-
-        Parameters
-        ----------
-        call
-            What `stopping` returned.
-        output
-            Which output.
-        element
-            Position in it.
-        """
+        """Return one element of an output, computed by a call of the kernel for it alone."""
         builder, launch = self.use.builder, self.use.launch
         allocations = launch.outputs
         where = self.region(element)
@@ -193,13 +178,7 @@ class ReadableKernel:
         )
 
     def _numbers(self, where: tuple[slice, ...]) -> tuple[Any, ...]:
-        """Return constants, loop sizes and strides for one element of the outputs.
-
-        Parameters
-        ----------
-        where
-            The part of the iteration space that it is made of.
-        """
+        """Return constants, loop sizes and strides for one element of the outputs."""
         loops, joined = self.use.launch.loops, self.use.builder.group.nodes[0]
         sizes = [n if own else 1 for n, own in zip(loops.sizes, loops.reduced, strict=True)]
         if isinstance(joined, Scan):

@@ -1,4 +1,4 @@
-"""Traces and findings as text and as HTML."""
+"""Traces and findings as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from gpusched.debugging.traced_values import Traced
 from gpusched.inspection.places import Place
-from gpusched.rendering.html import code, fragment, paragraph, source, table
 
 if TYPE_CHECKING:
     from gpusched.debugging.nonfinite import Nonfinite
@@ -19,15 +18,7 @@ _MARK = "<- first that is not finite"
 
 
 def trace_text(trace: Trace, width: int) -> str:
-    """Return a trace as text.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    width
-        Columns.
-    """
+    """Return a trace as text."""
     return "\n".join([f"{head(trace)}", *_steps(trace.steps, trace.first_nonfinite, width)])
 
 
@@ -68,35 +59,7 @@ def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
-def trace_html(trace: Trace) -> str:
-    """Return a trace as HTML."""
-    return fragment(paragraph(head(trace)), _table(trace.steps, trace.first_nonfinite))
-
-
-def _table(steps: tuple[Traced, ...], first: Traced | None) -> str:
-    rows = [
-        (code(_code(step)), step.dtype, str(step.value), source(step.place),
-         f"{step.note} {_MARK if step is first else ''}".strip())
-        for step in steps
-    ]  # fmt: skip
-    marked = next((number for number, step in enumerate(steps) if step is first), None)
-    return table(("", "dtype", "value", "source", ""), rows, marked=marked)
-
-
 def finding_text(found: Nonfinite, width: int) -> str:
-    """Return a finding as text.
-
-    Parameters
-    ----------
-    found
-        The finding.
-    width
-        Columns.
-    """
+    """Return a finding as text."""
     told = textwrap.wrap(found.summary, width)
     return "\n".join([*told, *_steps(found.steps, found.step, width)])
-
-
-def finding_html(found: Nonfinite) -> str:
-    """Return a finding as HTML."""
-    return fragment(paragraph(found.summary), _table(found.steps, found.step))

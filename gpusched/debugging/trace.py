@@ -8,7 +8,7 @@ from typing import Any
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.subject import Subject
-from gpusched.debugging.traced_values import Index, Traced, is_finite, plain
+from gpusched.debugging.traced_values import Index, Traced
 
 
 @dataclass(frozen=True)
@@ -43,31 +43,11 @@ class Trace:
 
         return trace_text(self, width)
 
-    def html(self) -> str:
-        """Return it as HTML."""
-        from gpusched.debugging.show import trace_html
-
-        return trace_html(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "array": self.array,
-            "index": list(self.index),
-            "chunk": list(self.chunk),
-            "value": plain(self.value),
-            "finite": is_finite(self.value),
-            "steps": [step.to_dict() for step in self.steps],
-        }
-
     def __str__(self) -> str:
         return self.text()
 
     def __repr__(self) -> str:
         return f"<trace of {self.array}[{', '.join(map(str, self.index))}]: {self.value!r}>"
-
-    def _repr_html_(self) -> str:
-        return self.html()
 
 
 def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> Trace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -61,26 +60,6 @@ class Traced:
         """Whether it is neither NaN nor infinite."""
         return is_finite(self.value)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; what is not finite as text."""
-        where, place = self.where, self.place
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "expression": self.expression,
-            "operation": self.operation,
-            "dtype": self.dtype,
-            "value": plain(self.value),
-            "finite": self.finite,
-            "file": place.file if place else None,
-            "line": place.line if place else None,
-            "text": place.text if place else None,
-            "array": where.array if where else None,
-            "index": list(where.index) if where and where.index is not None else None,
-            "chunk": list(where.chunk) if where and where.chunk is not None else None,
-            "note": self.note,
-        }
-
 
 def is_finite(value: Any) -> bool:
     """Return whether a number is neither NaN nor infinite; True for what is not such a number.
@@ -93,19 +72,3 @@ def is_finite(value: Any) -> bool:
     (False, True, True)
     """
     return np.asarray(value).dtype.kind not in "fc" or bool(np.isfinite(value))
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy scalar as JSON can hold it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.debugging.traced_values import plain
-    >>> plain(np.float32(0.5)), plain(np.float64("inf")), plain(np.complex64(1))
-    (0.5, 'inf', '(1+0j)')
-    """
-    item = value.item() if hasattr(value, "item") else value
-    if isinstance(item, bool | int) or (isinstance(item, float) and math.isfinite(item)):
-        return item
-    return str(item)

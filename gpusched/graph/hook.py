@@ -187,14 +187,22 @@ class _Switch:
 def enable(*, mathematics: str | None = None) -> _Switch:
     """Switch fusion on for every `dask.array` computed from now on in this process.
 
-    Works with any dask scheduler.  The result is also a context manager and a decorator, which
-    switch fusion on only for the block or the function.
+    Works with any dask scheduler.
 
     Parameters
     ----------
     mathematics : {'exact', 'fast'}, optional
-        ``"exact"`` or ``"fast"``, as the setting ``fusion.mathematics`` has it; None leaves it as
-        it is.
+        As of the setting ``gpusched.fusion.mathematics``; None leaves that as it is.
+
+    Returns
+    -------
+    context manager and decorator
+        Switches fusion on only for its block, or for the function.
+
+    Raises
+    ------
+    ValueError
+        If ``mathematics`` is anything else.
 
     Examples
     --------

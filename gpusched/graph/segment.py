@@ -282,6 +282,7 @@ class Segment:
             Whether the results have the layout that is `planned`, if one is.
         """
         by_calls = _by_calls(plan, registers) if plan is not None else None
+        launches = plan.names if plan is not None else ()
         error = tiers.failure(kernels)
         if error is not None:
             direct = self._refused(error, GraphBreak.COMPILATION, inputs, registers, by_calls)
@@ -298,14 +299,14 @@ class Segment:
             if by_calls is not None:
                 given = flat(registers.on_device())
                 take()
-                with tiers.Unfused(kernels, left, graph, by_calls.synchronize):
+                with tiers.Unfused(kernels, left, graph, by_calls.synchronize, launches):
                     results, _ = by_calls.run(given)
                 self._keep(by_calls, results, registers)
                 return True
             registers.leave(kernels[0].name, NOT_COMPILED)
         elif not (device := _device(inputs)).can.host_memory:
             synchronize = device.synchronize
-        with tiers.Unfused(kernels, left, graph, synchronize) as run:
+        with tiers.Unfused(kernels, left, graph, synchronize, launches) as run:
             self._call_in_tiles(registers)
             run.kept = planned is None or self._layout(registers, inputs) == planned
         return run.kept

@@ -15,15 +15,7 @@ _Where = tuple[int, str, Reason, str, Place | None, bool]
 
 
 def breaks(walked: Walked, numbers: dict[str, int]) -> list[Break]:
-    """Return the graph breaks; first those where something can be changed.
-
-    Parameters
-    ----------
-    walked
-        What the graph's tasks do.
-    numbers
-        Of the stages, by the names of their layers.
-    """
+    """Return the graph breaks; first those where something can be changed."""
     found: Counter[_Where] = Counter()
     for variant in walked.variants:
         for halt in variant.halts:
@@ -50,17 +42,7 @@ def breaks(walked: Walked, numbers: dict[str, int]) -> list[Break]:
 def apart(
     noted: Counter[tuple[str, Reason]], walked: Walked, batches: Batches
 ) -> tuple[Apart, ...]:
-    """Return what is not put together; first where something can be changed.
-
-    Parameters
-    ----------
-    noted
-        What passes over the graph have noted.
-    walked
-        What the graph's tasks do.
-    batches
-        What batching makes of the graph.
-    """
+    """Return what is not put together; first where something can be changed."""
     found = noted.copy()
     for variant in walked.variants:
         for what in variant.apart:

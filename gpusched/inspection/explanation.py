@@ -166,8 +166,9 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     subject : dask collection or callable
         A dask array, several in a list, an xarray object, or a function.
     *args, **kwargs
-        The function's: dask arrays, or NumPy arrays that stand for its chunks. A cluster or a
-        client among them, as in ``explain(x, cluster)``, is what it is said to fit on or not.
+        The function's: dask arrays, or NumPy arrays that stand for its chunks. With a cluster or
+        a client among them, as in ``explain(x, cluster)``, the explanation says whether the
+        program fits there.
 
     Returns
     -------

@@ -71,17 +71,7 @@ class Devices:
     def decided(
         self, segment: Segment, registers: list[Any], recorder: Recorder
     ) -> DeviceUse | None:
-        """Return where some calls run; None if they take no chunks.
-
-        Parameters
-        ----------
-        segment
-            The calls.
-        registers
-            The task's, with stand-ins that are all in host memory.
-        recorder
-            What records them.
-        """
+        """Return where some calls run; None if they take no chunks."""
         values = flat(tuple([self._registers[k] for k in segment.inputs]))
         if not self.active or not any(isinstance(v, np.ndarray | Placed) for v in values):
             return None

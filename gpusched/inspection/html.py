@@ -40,13 +40,7 @@ _HEAD = ("stage", "source", Number("tasks"), "chunk",
 
 
 def html(found: Explanation) -> str:
-    """Return an explanation as HTML.
-
-    Parameters
-    ----------
-    found
-        The explanation.
-    """
+    """Return an explanation as HTML."""
     shown = [stage for stage in found.stages if shows(found, stage)]
     hidden = [stage for stage in found.stages if not shows(found, stage)]
     return fragment(
@@ -66,13 +60,7 @@ def html(found: Explanation) -> str:
 
 
 def kernel_html(kernel: ExplainedKernel) -> str:
-    """Return one kernel as HTML: where it comes from, and its source.
-
-    Parameters
-    ----------
-    kernel
-        The kernel.
-    """
+    """Return one kernel as HTML: where it comes from, and its source."""
     inputs = ", ".join(f"{array.name}: {array.dtype}" for array in kernel.inputs)
     times = "once" if kernel.launches == 1 else f"{kernel.launches:,} times"
     return fragment(

@@ -27,15 +27,7 @@ _COMMENT = 48
 
 
 def annotated(use: KernelUse, text: str) -> str:
-    """Return a kernel's source with the names and lines of one of its uses.
-
-    Parameters
-    ----------
-    use
-        Where it is launched.
-    text
-        The source: for the CPU, or for CUDA.
-    """
+    """Return a kernel's source with the names and lines of one of its uses."""
     kernel = use.kernel
     names = _unique(text, {**input_variables(use), **statement_variables(use)})
     lines = []

@@ -86,17 +86,7 @@ class Holding:
         return [*self.given, *arrays_in(registers)]
 
     def note(self, segment: Segment, local: list[Any], registers: list[Any]) -> None:
-        """Note what the calls of a segment return, once it is recorded and gone through.
-
-        Parameters
-        ----------
-        segment
-            The calls.
-        local
-            What they returned for lazy chunks, by register.
-        registers
-            What the segment leaves for others.
-        """
+        """Note what the calls of a segment return, once it is recorded and gone through."""
         for register, step in segment.steps:
             chunks = lazy_in(local[register])
             if register in segment.outputs and step.function is not together:
@@ -111,15 +101,7 @@ class Holding:
                 self.made[register] = arrays_in(local[register])
 
     def called(self, segment: Segment, before: list[Any]) -> tuple[int, bool]:
-        """Return the most bytes held while a segment's functions are called, one by one.
-
-        Parameters
-        ----------
-        segment
-            The calls.
-        before
-            What the registers held before the first of them.
-        """
+        """Return the most bytes held while a segment's functions are called, one by one."""
         results = [a for k in segment.outputs for a in self.made[k]]
         kept = [v for k, v in enumerate(before) if k not in segment.dying]
         dying = arrays_in([before[k] for k in segment.dying])
@@ -127,17 +109,7 @@ class Holding:
         return peak_of_calls(calls, self.alive(kept), results, dying)
 
     def unfused(self, program: Program, labels: list[Any], node: Any) -> tuple[int, bool]:
-        """Return the most bytes held while dask runs a task.
-
-        Parameters
-        ----------
-        program
-            Its calls.
-        labels
-            The key of the task that each of them was.
-        node
-            The task.
-        """
+        """Return the most bytes held while dask runs a task."""
         calls = self._calls(list(enumerate(program.steps, program.inputs)))
         numbers = {key: number for number, key in enumerate(labels)}
         for until, keys in kept_through(node):

@@ -54,11 +54,6 @@ class _Made(NamedTuple):
 class Walk:
     """One way through a graph.
 
-    Parameters
-    ----------
-    wanted
-        The graph.
-
     Notes
     -----
     Belongs to one thread.

@@ -27,13 +27,7 @@ _REQUESTS = {
 
 
 class Stopped(Exception):
-    """Raised in a process that was asked to stop.
-
-    Parameters
-    ----------
-    code
-        The exit code that says so.
-    """
+    """Raised in a process that was asked to stop."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

@@ -160,15 +160,7 @@ def status(job: Job) -> Status:
 
 
 class Log:
-    """What a job prints, given to a function, each part once.
-
-    Parameters
-    ----------
-    job
-        Whose log it is.
-    write
-        Takes text.
-    """
+    """What a job prints, given to a function, each part once."""
 
     def __init__(self, job: Job, write: Callable[[str], object]) -> None:
         self._job = job

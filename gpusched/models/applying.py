@@ -55,17 +55,17 @@ def apply(
     *arrays
         dask, xarray or NumPy arrays, with the same rows in the same order.
     dtype : dtype_like, sequence of dtype_like or dict, optional
-        Of the results, which are converted to it: one, or one for each of several results. Found
-        out with a sample if not given.
+        Dtype that the results are converted to: one, or one for each of several results. If not
+        given, it is found by calling the model on a sample.
     shape : tuple of int, sequence of tuple or dict, optional
-        Of one row's result, beside ``dtype``, so that no sample is needed: ``()`` for a number.
+        Shape of one row's result; with ``dtype``, no sample is needed. ``()`` for a number.
     meta : array or sequence of array, optional
-        Both in one: an array of no rows, such as ``np.empty((0, 10), "float32")``, or a tuple or
-        dictionary of them for several results.
+        Dtype and shape in one: an array of no rows, such as ``np.empty((0, 10), "float32")``, or
+        a tuple or dictionary of them for several results.
     method : str, optional
-        Of the model, to be called in its place, such as ``"predict_proba"``.
+        Name of the model's method to call, such as ``"predict_proba"``, instead of the model.
     device : str, optional
-        As the model's library names it; the worker's GPU, or else the CPU, if not given.
+        Device, as the model's library names it. If not given, the worker's GPU, or else the CPU.
     library : str, optional
         ``"torch"``, ``"jax"`` or ``"tensorflow"`` for a plain function of that library's arrays.
     cast : bool or dtype_like
@@ -80,7 +80,7 @@ def apply(
     dims : sequence of str, optional
         Names of the dimensions of one row's result, for xarray.
     **kwargs
-        Further arguments of the model's.
+        Further arguments for the model.
 
     Returns
     -------

@@ -13,13 +13,7 @@ class ModelError(RuntimeError):
 
 
 class WritesInputError(ModelError):
-    """A model has changed a chunk that others may use.
-
-    Parameters
-    ----------
-    name
-        Of the model.
-    """
+    """A model has changed a chunk that others may use."""
 
     def __init__(self, name: str) -> None:
         super().__init__(

@@ -23,11 +23,6 @@ _changing = threading.Lock()
 def shared(tasks: int) -> Iterator[None]:
     """Have torch compute with this thread's share of the cores.
 
-    Parameters
-    ----------
-    tasks
-        How many tasks the graph has for this model.
-
     Notes
     -----
     Never with more threads than torch has been set to use. The main thread of a program runs one

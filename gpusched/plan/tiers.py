@@ -158,11 +158,15 @@ class Unfused:
     synchronize
         Waits for what the run has left to a device; None on the host. There processor time is what
         counts, as it does of compilations: tasks that other programs delay are not worth more.
+    launches
+        The kernels' names, as often as the plan launches each; each once if that is not known.
     """
 
     def __init__(self, kernels: Sequence[Runnable], left: int, graph: str,
-                 synchronize: Callable[[], None] | None) -> None:  # fmt: skip
+                 synchronize: Callable[[], None] | None,
+                 launches: Sequence[str] = ()) -> None:  # fmt: skip
         self._kernels = kernels
+        self._launches = launches or [kernel.name for kernel in kernels]
         self._left = left
         self._graph = graph
         self._synchronize = synchronize
@@ -170,9 +174,6 @@ class Unfused:
         """Whether the plan is kept, so that it has use of the kernels."""
 
     def __enter__(self) -> Unfused:
-        missing = [kernel.name for kernel in self._kernels if not kernel.ready]
-        # It may have become ready since somebody looked.
-        self._missing = missing or [self._kernels[0].name]
         uncompiled.running.begin()
         self._started, self._used = perf_counter(), thread_time()
         return self
@@ -186,11 +187,14 @@ class Unfused:
         seconds = perf_counter() - self._started
         used = thread_time() - self._used if self._synchronize is None else seconds
         if events.active:
-            events.record_since("unfused", self._missing[0], self._started)
+            missing = (kernel.name for kernel in self._kernels if not kernel.ready)
+            # They may have become ready since somebody looked.
+            events.record_since("unfused", next(missing, self._launches[0]), self._started)
         with updating() as counters:
             counters.tasks += 1
             counters.unfused_tasks += 1
             counters.unfused_seconds += seconds
-            for name in self._missing:
-                counters.unfused_microseconds[name] += round(seconds * 1e6 / len(self._missing))
+            for name in self._launches:
+                counters.unfused_launches[name] += 1
+                counters.unfused_microseconds[name] += round(seconds * 1e6 / len(self._launches))
         spent(self._kernels, used, self._left, self._graph)

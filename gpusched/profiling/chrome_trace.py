@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def trace(found: Profile) -> dict[str, Any]:
-    """Return a profile in the trace event format, times in microseconds.
-
-    Parameters
-    ----------
-    found
-        The profile.
-    """
+    """Return a profile in the trace event format, times in microseconds."""
     timeline = found.timeline
     events: list[dict[str, Any]] = []
     for number, process in enumerate(timeline.processes):

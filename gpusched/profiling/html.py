@@ -51,13 +51,7 @@ _VIEW = Markup(
 
 
 def page(found: Profile) -> str:
-    """Return a profile as a whole page.
-
-    Parameters
-    ----------
-    found
-        The profile.
-    """
+    """Return a profile as a whole page."""
     here = Path(__file__).parent
     spans = _shown(found.timeline)
     used = [kind for kind in KINDS if any(span.kind == kind for span in spans)]

@@ -42,15 +42,7 @@ class KernelRow:
 
 
 def kernel_rows(timeline: Timeline, limits: Mapping[tuple[str, str], Limit]) -> list[KernelRow]:
-    """Return the kernels of a timeline, the longest first.
-
-    Parameters
-    ----------
-    timeline
-        What happened.
-    limits
-        By host and device.
-    """
+    """Return the kernels of a timeline, the longest first."""
     rows: defaultdict[tuple[str, str], list[Span]] = defaultdict(list)
     hosts: defaultdict[tuple[str, str], list[Span]] = defaultdict(list)
     for span in timeline.spans:

@@ -11,13 +11,7 @@ from gpusched.inspection.task_contents import layer_of
 
 
 class Lines:
-    """The lines of one profile.
-
-    Parameters
-    ----------
-    origins
-        As in `gpusched.events.Recording.origins`.
-    """
+    """The lines of one profile."""
 
     def __init__(self, origins: Mapping[Any, tuple[int, tuple[Any, ...]]]) -> None:
         self._origins = origins

@@ -18,15 +18,7 @@ from gpusched.profiling.profiled_tasks import Timed
 
 
 class Watch(WorkerPlugin):
-    """Records on a worker, from the moment it is registered or the worker joins.
-
-    Parameters
-    ----------
-    token
-        The profile's.
-    limit
-        Events at most.
-    """
+    """Records on a worker, from the moment it is registered or the worker joins."""
 
     def __init__(self, token: str, limit: int) -> None:
         self.name = plugin_name(token)

@@ -10,15 +10,7 @@ from gpusched import events
 
 
 class Timed:
-    """Stands for a task's specification in `distributed.worker`, which calls it with the inputs.
-
-    Parameters
-    ----------
-    spec
-        The task that dask sent.
-    key
-        Its key.
-    """
+    """Stands for a task's specification in `distributed.worker`, which calls it with the inputs."""
 
     is_coro = False
     is_timed = True

@@ -54,11 +54,6 @@ def profile(client: Any = _DEFAULT) -> Session:
 class Session:
     """One profile, from its beginning to its end.
 
-    Parameters
-    ----------
-    client
-        As of `profile`.
-
     Notes
     -----
     Several may go on at once, in any threads; each records everything of this process.

@@ -35,13 +35,7 @@ TOLD = {
 
 
 def text(found: Profile) -> str:
-    """Return a profile as text.
-
-    Parameters
-    ----------
-    found
-        The profile.
-    """
+    """Return a profile as text."""
     lines = [summary(found), "", *_spent(found)]
     parts = (_kernels, _unfused, _outside, _contention, cluster)
     for rows in (part(found) for part in parts):

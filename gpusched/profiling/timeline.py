@@ -91,17 +91,7 @@ class Timeline:
 def build(
     reports: Iterable[tuple[Report, Offset]], began: float, ended: float, lines: Lines
 ) -> Timeline:
-    """Return the timeline of what some processes reported.
-
-    Parameters
-    ----------
-    reports
-        Each with what to take from its clock to have this process's.
-    began, ended
-        When the profile did, by this process's clock.
-    lines
-        Finds the user's lines.
-    """
+    """Return the timeline of what some processes reported."""
     found = Timeline()
     for number, (report, clock) in enumerate(reports):
         host, pid = report.process

@@ -152,15 +152,7 @@ def _script(text: str) -> Markup:
 
 
 def framed(whole: str, height: int) -> str:
-    """Return a page in a frame of its own, as notebooks show pages that have a program.
-
-    Parameters
-    ----------
-    whole
-        The page.
-    height
-        Of the frame, in pixels.
-    """
+    """Return a page in a frame of its own, as notebooks show pages that have a program."""
     return (
         f'<iframe srcdoc="{escape(str(whole))}" sandbox="allow-scripts" '
         f'style="width: 100%; height: {height}px; border: 0"></iframe>'

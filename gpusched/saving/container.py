@@ -33,13 +33,7 @@ _STEP = 1 << 20
 
 
 class Writer:
-    """Writes members one after the other; what it wrote is a file once `close` has returned.
-
-    Parameters
-    ----------
-    file
-        Open for writing in binary.
-    """
+    """Writes members one after the other; what it wrote is a file once `close` has returned."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(file, "w", allowZip64=True)
@@ -95,11 +89,6 @@ class Reader:
 
     Raises `CorruptFrameError` if it is not such an archive, or one that would unpack to far more
     than its own length.
-
-    Parameters
-    ----------
-    file
-        Open for reading in binary.
 
     Notes
     -----

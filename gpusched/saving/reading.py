@@ -33,10 +33,10 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
     Parameters
     ----------
     path : str or os.PathLike
-        Of a file that `gpusched.save` wrote.
+        A file that `gpusched.save` wrote.
     trust : bool
-        Whether to load the functions of its author's that are in it. They can do whatever you can.
-        A file without any is data, and is loaded without trust.
+        Whether to load functions that the file's author wrote. They can do whatever you can. A
+        file without any is data, and is loaded without trust.
 
     Returns
     -------
@@ -48,8 +48,8 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
     Raises
     ------
     UntrustedError
-        If functions of its author's are in it, and it is not trusted; their names are in the
-        message. Nothing of the file has been run then.
+        If it has functions that its author wrote, and it is not trusted; the message has their
+        names. Nothing of the file has been run then.
     CorruptFrameError
         If it is damaged, or no such file.
     FormatError

@@ -46,13 +46,6 @@ def encode_tasks(graph: Mapping[Any, Any], encoder: Encoder) -> dict[str, Any]:
 
     Raises `UnsavableError` if a file cannot carry a task; the message has its key.
 
-    Parameters
-    ----------
-    graph
-        Keys and dask's nodes.
-    encoder
-        Is given the values in them.
-
     Returns
     -------
     dict

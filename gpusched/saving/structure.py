@@ -106,13 +106,7 @@ def _known(lengths: Iterable[Any]) -> list[int | None]:
 
 
 class Outputs:
-    """Turns what is saved into JSON; collects the dask arrays in it.
-
-    Parameters
-    ----------
-    encoder
-        Is given the other values.
-    """
+    """Turns what is saved into JSON; collects the dask arrays in it."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder

@@ -51,7 +51,7 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     Parameters
     ----------
     path : str or os.PathLike
-        Of the file; what was there is replaced once the new file is complete.
+        The file; what was there is replaced once the new file is complete.
     value : object
         A dask array; lists, tuples and dictionaries of them; an xarray ``DataArray`` or
         ``Dataset``; a function.

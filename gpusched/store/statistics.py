@@ -75,7 +75,9 @@ class Statistics:
     unfused_seconds: float = 0.0
     """Seconds spent in those, summed over threads."""
     unfused_microseconds: Counter[str] = field(default_factory=Counter)
-    """The same by the kernel that was missing, in equal shares where there were several."""
+    """The same by kernel that would have been launched, in equal shares where there are several."""
+    unfused_launches: Counter[str] = field(default_factory=Counter)
+    """Launches that those tasks did without, by kernel."""
     kernels_requested: Counter[str] = field(default_factory=Counter)
     """Kernels that were asked for while tasks went on without them, by name."""
     launches: int = 0
@@ -248,6 +250,11 @@ def count_compilation(name: str, seconds: float) -> None:
 
 def statistics() -> Statistics:
     """Return a copy of this process's counters.
+
+    Returns
+    -------
+    Statistics
+        Counts since the process began, or since `reset_statistics`.
 
     Examples
     --------

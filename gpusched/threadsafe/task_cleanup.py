@@ -17,11 +17,6 @@ logger = logging.getLogger(__name__)
 def running(key: Any) -> Iterator[None]:
     """Run one task of a worker: its key is in messages, and what it still holds is released.
 
-    Parameters
-    ----------
-    key
-        The task's.
-
     Examples
     --------
     >>> from gpusched import threadsafe

@@ -117,15 +117,7 @@ def random_case(kernel: Kernel, launch: Launch, device: Device) -> Case:
 
 
 def function_cases(function: Any, sample: Sequence[Any]) -> Iterator[Case]:
-    """Yield the kernels that a function of arrays runs.
-
-    Parameters
-    ----------
-    function
-        Takes lazy chunks: one of `gpusched.kernel`'s.
-    sample
-        Its arguments.
-    """
+    """Yield the kernels that a function of arrays runs."""
     devices = {d.name: d for d in map(device_of, sample) if d is not None}
     if len(devices) != 1:
         told = ", ".join(type(value).__name__ for value in sample)

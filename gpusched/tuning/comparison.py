@@ -1,15 +1,13 @@
-"""What tuning found: printed as text, shown as HTML by Jupyter, or taken as data."""
+"""What tuning found, for each kernel, and as text."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from textwrap import indent
-from typing import Any
 
 from gpusched.emit.choices import words
 from gpusched.emit.kernel import Kernel
 from gpusched.inspection.units import seconds
-from gpusched.rendering.html import Number, fragment, table
 from gpusched.rendering.text import aligned
 from gpusched.store.tuned import Place, remember
 from gpusched.tuning.measuring import Row
@@ -54,27 +52,6 @@ class Table:
         marks = ["default"] if row is self.rows[0] else []
         return [*marks, "used from now on"] if row == self.best else marks
 
-    def html(self) -> str:
-        """Return the table as HTML."""
-        return fragment(self.shown())
-
-    def shown(self) -> str:
-        """Return the table as a part of HTML."""
-        rows = [(words, Number(time), Number(ratio), note)
-                for words, time, ratio, note in self._cells()]  # fmt: skip
-        head = (_HEAD[0], Number(_HEAD[1]), Number(_HEAD[2]), _HEAD[3])
-        return table(head, rows, title=f"{self.kernel.name} on {self.place.target}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table as JSON can hold it."""
-        return {
-            "kernel": self.kernel.name,
-            **asdict(self.place),
-            "rows": [asdict(row) for row in self.rows],
-            "best": asdict(self.best.options),
-            "remembered": self.remembered,
-        }
-
 
 _HEAD = ("choice", "time", "to default", "")
 _FORGOTTEN = "not kept for later: there is no cache directory, or remember=False"
@@ -90,14 +67,6 @@ class Tuned:
         """Return the tables as text."""
         return "\n\n".join(found.text() for found in self.tables)
 
-    def html(self) -> str:
-        """Return the tables as HTML."""
-        return fragment(*(found.shown() for found in self.tables))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the tables as JSON can hold them."""
-        return {"kernels": [table.to_dict() for table in self.tables]}
-
     def forget(self) -> None:
         """Let the compiler choose again for these kernels, here and in later processes."""
         for found in self.tables:
@@ -105,6 +74,3 @@ class Tuned:
 
     def __repr__(self) -> str:
         return self.text()
-
-    def _repr_html_(self) -> str:
-        return self.html()

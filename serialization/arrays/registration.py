@@ -203,15 +203,7 @@ def _foreign(value: Any) -> ModuleType | None:
 
 
 def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[..., Any]) -> None:
-    """Register functions for a type, and for those of its subclasses that have no own ones.
-
-    Parameters
-    ----------
-    cls
-        The type.
-    serialize, deserialize
-        Of distributed's family ``dask``.
-    """
+    """Register functions for a type, and for those of its subclasses that have no own ones."""
     theirs = dict(registered(dask_serialize)).get(cls)
     # A class that inherits a function was noted with it once it was first sent, so that the type
     # alone would not replace it.

@@ -37,13 +37,6 @@ _KIND = "results"
 class Results:
     """What a worker sends, by key; whoever reads the message gets a dict.
 
-    Parameters
-    ----------
-    data
-        The results.
-    serializers
-        distributed's names of what they may be written with.
-
     Examples
     --------
     >>> from distributed.protocol import deserialize, serialize

@@ -15,15 +15,6 @@ Shape = tuple[int, int]
 def shuffle(part: Any, itemsize: int, inner: int) -> Any:
     """Return bytes in the order of their places in the items.
 
-    Parameters
-    ----------
-    part
-        Shape ``(n,)``, dtype uint8; NumPy's or CuPy's.
-    itemsize
-        Bytes.
-    inner
-        Bytes of the inner blocks, a multiple of `itemsize` if there are several.
-
     Examples
     --------
     >>> import numpy as np

@@ -55,13 +55,7 @@ def decode(frames: Sequence[Any], nbytes: int, block: int) -> Any:
 
 @shown(Kind.TRANSFER, "to the host")
 def download(data: Any) -> np.ndarray:
-    """Return the bytes of a buffer in ordinary host memory.
-
-    Parameters
-    ----------
-    data
-        As for `encode`.
-    """
+    """Return the bytes of a buffer in ordinary host memory."""
     whole = np.empty(data.size, np.uint8)
     _each(_take, blocks.split(data), blocks.split(whole))
     return whole

@@ -44,13 +44,6 @@ class Buffer:
 class Staging:
     """A pool of buffers, made as they are first needed.
 
-    Parameters
-    ----------
-    most
-        How many; whoever asks for one more waits.
-    nbytes
-        Of each.
-
     Notes
     -----
     Thread-safe. A thread that holds a buffer must not ask for another.

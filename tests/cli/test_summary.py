@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import Mock
 
 import dask
+import pytest
 
+from gpusched.cli import run_cluster
 from gpusched.cli.summary import summary
 from gpusched.store.statistics import Committed, Statistics
 
@@ -28,7 +31,7 @@ def test_everything_counted_is_told() -> None:
         "  tasks     1,200 with array functions, 1,000 of them fused",
         "  kernels   2, launched 1,000 times",
         "  data      1.00 GiB read and 1.00 MiB written by kernels",
-        "  compiled  2 times, 0.50 s, one kernel not launched any more",
+        "  compiled  2 times, 0.50 s, which tasks waited for, one kernel not launched any more",
         "  unfused   sort: no scalar meaning (3 times)",
         "  unfused   fft: not known (once)",
     ]
@@ -80,6 +83,7 @@ def test_nothing_to_fuse_is_said() -> None:
 def test_missing_counts_are_named() -> None:
     lines = summary(Statistics(tasks=1), 1.0, missing=["worker a died"]).splitlines()
     assert lines[-1] == "  missing   worker a died"
+    assert "nothing was fused" not in summary(Statistics(), 1.0, missing=["worker a died"])
 
 
 def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> None:
@@ -115,4 +119,32 @@ def test_kernels_that_came_too_late_are_told() -> None:
     counted = Statistics(tasks=4, compilations=2, compile_seconds=0.5,
                          compilation_microseconds=Counter(first=400_000, second=100_000),
                          kernels=Counter(second=1))  # fmt: skip
-    assert "  compiled  2 times, 0.50 s, one kernel not launched any more" in summary(counted, 2.0)
+    told = "  compiled  2 times, 0.50 s of processor time in the background, one kernel not "
+    with dask.config.set({"gpusched.fusion.compile": "background"}):
+        assert told in summary(counted, 2.0)
+
+
+def test_what_chunks_would_have_taken_unfused_is_estimated_where_that_was_measured() -> None:
+    counted = Statistics(
+        tasks=8, fused_tasks=5, unfused_tasks=3, unfused_seconds=3.5, kernel_seconds=0.5,
+        unfused_microseconds=Counter(first=3_000_000, late=500_000),
+        unfused_launches=Counter(first=6, late=1), kernels=Counter(first=4),
+    )  # fmt: skip
+    told = "  estimate  5.50 s if all had run unfused, as long as these"
+    assert told in summary(counted, 2.0).splitlines()
+    counted.kernels["always there"] = 1
+    assert f"{told}; not counting one kernel, there from the beginning" in summary(counted, 2.0)
+    del counted.kernels["first"]
+    assert "estimate" not in summary(counted, 2.0)
+
+
+def test_counts_of_a_worker_that_does_not_answer_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Mock(status="running")
+    client.get_events.return_value = []
+    session = run_cluster.Session(client, None, fused=True, before={("host", 1): Statistics()})
+    monkeypatch.setattr(run_cluster, "gather", lambda *_: {})
+    assert session.end()[2] == ["counts of a worker that does not answer"]
+    client.get_events.return_value = [(1.0, {"worker": "a", "action": "remove-worker"})]
+    assert session.end()[2] == ["worker a died: its counts are lost"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from html.parser import HTMLParser
 from typing import Any
 
 import dask.array as da
@@ -42,7 +40,6 @@ def test_the_first_that_is_not_finite_is_marked() -> None:
     assert (step.operation, step.finite, float(step.value)) == ("divide", False, np.inf)
     marked = [line for line in trace.text().splitlines() if "first that is not finite" in line]
     assert len(marked) == 1 and "/ below" in marked[0]
-    assert trace.html().count("first that is not finite") == 1
 
 
 def test_all_finite() -> None:
@@ -117,31 +114,13 @@ def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert repr(found).startswith("<trace of ")
 
 
-class _Tags(HTMLParser):
-    """Checks that every tag is closed, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag != "br":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 @pytest.mark.parametrize("name", every(2, PROGRAMS))
-def test_all_forms(name: str) -> None:
+def test_all_programs(name: str) -> None:
     build = PROGRAMS[name]
     program = build()
     for x in program if isinstance(program, list) else [program]:
         trace = traced(x, (0,) * x.ndim)
-        assert json.loads(json.dumps(trace.to_dict(), allow_nan=False)) == trace.to_dict()
-        tags = _Tags()
-        tags.feed(trace._repr_html_())
-        assert not tags.open
+        assert trace.text().count("\n") > len(trace.steps)
         assert all(step.dtype for step in trace.steps)
 
 

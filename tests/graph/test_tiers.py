@@ -100,6 +100,7 @@ def test_chunks_switch_to_kernels_when_these_are_compiled(compiler: Compiler, pa
     assert counts.compilations == 0 and counts.unfused_seconds > 0
     (spent,) = counts.unfused_microseconds.values()
     assert abs(spent * 1e-6 - counts.unfused_seconds) < 1e-4
+    assert list(counts.unfused_launches.values()) == [8]
     assert len(compiler.asked) == 1
     compiler.work()
     second, counts = computed(expression)
@@ -123,6 +124,7 @@ def test_they_switch_in_the_middle_of_a_computation(
     found, counts = computed(expression)
     np.testing.assert_allclose(found, expression(VALUES), rtol=1e-15)
     assert (counts.unfused_tasks, counts.fused_tasks) == (5, 3)
+    assert counts.unfused_launches.keys() == counts.kernels.keys()
 
 
 def test_a_kernel_that_is_on_disk_is_used_at_once(compiler: Compiler) -> None:

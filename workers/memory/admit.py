@@ -78,13 +78,6 @@ class _Waiting:
 class Admission:
     """Asks the ledger of a worker's memory before each task and transfer, and does what it says.
 
-    Parameters
-    ----------
-    worker
-        The worker.
-    memory
-        The memory that its tasks take.
-
     Notes
     -----
     Used on the worker's event loop only. Tasks start in the order of their priorities: one that

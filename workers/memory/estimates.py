@@ -65,13 +65,6 @@ class Estimates:
         They are what tasks of a similar kind have taken, in proportion to their inputs, or as many
         as its inputs have.
 
-        Parameters
-        ----------
-        prefix
-            Of its key.
-        inputs
-            Bytes of its inputs.
-
         Examples
         --------
         >>> from gpusched.workers.memory.estimates import Estimates

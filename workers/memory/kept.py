@@ -17,11 +17,6 @@ class KeepingBuffer(zict.Buffer[KT, VT]):
     What is spilled under pressure is often read, and spilled again, many times over. Values do not
     change, so that the file of the first time holds for all; it goes with the value.
 
-    Parameters
-    ----------
-    fast, slow, n, weight
-        As those of `zict.Buffer`.
-
     Notes
     -----
     Thread-safe as `zict.Buffer` is. `kept` has the keys that are in both mappings.

@@ -28,11 +28,6 @@ _STEP = 32 << 20
 class MemoryMonitor:
     """Does what distributed's own monitor does, by the same settings, off the event loop.
 
-    Parameters
-    ----------
-    worker
-        Whose memory is watched.
-
     Notes
     -----
     Used on the event loop only.

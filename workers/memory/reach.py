@@ -67,13 +67,7 @@ class Reach(Protocol):
 
 
 class HostMemory:
-    """The host memory of a worker without a GPU.
-
-    Parameters
-    ----------
-    worker
-        The worker, which has a memory limit.
-    """
+    """The host memory of a worker without a GPU."""
 
     is_host = True
 
@@ -130,13 +124,7 @@ class HostMemory:
 
 
 class DeviceMemory:
-    """The memory of a worker's GPU.
-
-    Parameters
-    ----------
-    worker
-        The worker, which has a limit for its GPU.
-    """
+    """The memory of a worker's GPU."""
 
     hard = math.inf
     margin = math.inf

@@ -26,15 +26,6 @@ streamed: ContextVar[Collection[Key]] = ContextVar("streamed", default=())
 class StoredArray:
     """An array of a worker's store that is read whenever its elements are asked for.
 
-    Parameters
-    ----------
-    store
-        The store.
-    key
-        The array's.
-    shape, dtype
-        The array's.
-
     Notes
     -----
     Thread-safe. Nothing is kept of what was read, so that the store may spill it.
@@ -76,15 +67,7 @@ class StoredArray:
 
 
 def lendable(task: TaskState, store: Store) -> list[TaskState]:
-    """Return those inputs of a task that it only copies into its result; none if it does more.
-
-    Parameters
-    ----------
-    task
-        Whose inputs are here.
-    store
-        What has them.
-    """
+    """Return those inputs of a task that it only copies into its result; none if it does more."""
     whole = copied(task.run_spec)
     forms = [store.array_of(key) for key in whole]
     if not all(form and form[0] for form in forms):

@@ -32,15 +32,6 @@ def _in_thread(work: Callable[[], None]) -> None:
 class Sampler:
     """Keeps the last sample of each GPU.
 
-    Parameters
-    ----------
-    ask
-        Returns the present sample of the GPU with a given UUID; may take long.
-    start
-        Runs a function elsewhere.
-    clock
-        Seconds.
-
     Notes
     -----
     Thread-safe.

@@ -9,15 +9,7 @@ from distributed.dashboard.components import DashboardComponent
 
 
 class Component(DashboardComponent):
-    """A plot: made with a scheduler, shown by its root, and brought up to date by `update`.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`, or of a layout where the plot is one.
-    """
+    """A plot: made with a scheduler, shown by its root, and brought up to date by `update`."""
 
     root: Any
     source: Any

@@ -21,15 +21,7 @@ SHOWN = 40
 
 
 def plot(title: str, **kwargs: Any) -> Any:
-    """Return a figure with a clear background and no tools.
-
-    Parameters
-    ----------
-    title
-        What it shows.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """Return a figure with a clear background and no tools."""
     settings = {"tools": "", "toolbar_location": None, "x_range": Range1d(start=0, end=1), **kwargs}
     # No text: while another thread's dashboard updates, bokeh does not turn texts into titles.
     found: Any = figure(title=Title(text=title, text_color=INK), **settings)

@@ -14,13 +14,7 @@ TITLES = {"gpus": "GPUs", "memory": "Memory", "kernels": "Kernels", "fusion": "F
 
 
 def navigation(shown: str) -> Any:
-    """Return the line of links above a page.
-
-    Parameters
-    ----------
-    shown
-        The address of the page that it is on.
-    """
+    """Return the line of links above a page."""
     # Relative, since a proxy may have put the dashboard anywhere.
     links = (
         f'<a href="./{address}" style="color: {INK}; margin-right: 1.5em; '

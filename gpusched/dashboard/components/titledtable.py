@@ -14,19 +14,7 @@ from gpusched.dashboard.observer import observer_of
 
 
 class TitledTable(Component):
-    """A table whose title and rows `update` sets.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    name
-        The table's, for those who look for it in the page.
-    columns
-        What it shows, from left to right.
-    **kwargs
-        Those of a `bokeh` layout.
-    """
+    """A table whose title and rows `update` sets."""
 
     def __init__(
         self, scheduler: Any, name: str, columns: list[TableColumn], **kwargs: Any
