@@ -41,7 +41,7 @@ from gpusched.adapters.arrays import (
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
-from gpusched.graph import interpolation, lanes, moments
+from gpusched.graph import lanes, moments
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
@@ -337,7 +337,7 @@ def exact_for(function: Any) -> Any:
         from gpusched.graph.grouped import grouped_for
 
         found = grouped_for(found)
-    return interpolation.interpolated_for(found)
+    return lanes.interpolated_for(found)
 
 
 def plain_for(function: Any) -> Any:

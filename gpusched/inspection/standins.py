@@ -10,7 +10,7 @@ import numpy as np
 from dask.array import core, routines
 from dask.core import flatten, reshapelist
 
-from gpusched.graph.interpolation import between
+from gpusched.graph.lanes import between
 from gpusched.graph.partials import bare
 from gpusched.record.catalogue import has
 

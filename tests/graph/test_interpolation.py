@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph.interpolation import Interpolated, between, interpolated_for
+from gpusched.graph.lanes import Interpolated, between, interpolated_for
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("scipy")
