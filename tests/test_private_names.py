@@ -16,7 +16,7 @@ import pytest
 import gpusched
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = ("dask", "distributed", "dask_array", "flox", "numba")
+LIBRARIES = ("dask", "distributed", "dask_array", "flox", "numba", "xarray")
 NEEDED = ("dask", "distributed")
 ADAPTERS = ("gpusched/adapters/", "gpusched/graph/frontends/adapter.py")
 

@@ -46,6 +46,7 @@ try:
     from dask.array.routines import _block_histogramdd_multiarg as block_histogramdd
     from dask.array.routines import _chunk_sum as chunk_sum
     from dask.array.routines import _gradient_kernel as gradient_kernel
+    from dask.array.routines import _inner_apply_along_axis as apply_along_axis
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _tensordot as tensordot
@@ -61,6 +62,7 @@ except ImportError as error:
     raise moved(error) from error
 
 __all__ = [
+    "apply_along_axis",
     "apply_random",
     "apply_random_func",
     "block_histogram",

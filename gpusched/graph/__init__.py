@@ -7,8 +7,8 @@ makes dask's own tasks; `table` holds them, with their `sizes`; `chains`, `unspl
 refuses those that cannot have the memory that they need (`certain` says what that is in any case);
 `drawing` has GPUs draw random numbers; `rewrite` translates each into a program, by what `known`,
 `grouped`, `moments`, `marking`, `changing` and `safety` say about its functions, and `templates`
-once for all tasks of a form; `batching` puts tiny tasks side by side (`grouping`, `batch`), and
-`items` takes results apart.
+once for all tasks of a form (`lanes` has what they call for functions that xarray gives to dask);
+`batching` puts tiny tasks side by side (`grouping`, `batch`), and `items` takes results apart.
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`; `segment` is a group of its calls, with its `decisions`, and the `results` of a

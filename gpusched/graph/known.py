@@ -20,6 +20,7 @@ from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
 from gpusched.adapters.arrays import (
+    apply_along_axis,
     block_histogram,
     block_histogramdd,
     concatenate2,
@@ -40,7 +41,7 @@ from gpusched.adapters.arrays import (
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
-from gpusched.graph import moments
+from gpusched.graph import lanes, moments
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
@@ -303,6 +304,7 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_combine: moments.moment_combine,
     reductions.moment_agg: moments.moment_agg,
     concatenate_arrays: in_order,
+    apply_along_axis: lanes.along_axis,
 }
 """What programs call instead of a function of dask's that loses digits, or copies twice."""
 _PLAIN = {exact: plain for plain, exact in EXACT.items()}
@@ -334,8 +336,8 @@ def exact_for(function: Any) -> Any:
     if type(found) is partial and "flox.dask" in sys.modules:
         from gpusched.graph.grouped import grouped_for
 
-        return grouped_for(found)
-    return found
+        found = grouped_for(found)
+    return lanes.interpolated_for(found)
 
 
 def plain_for(function: Any) -> Any:

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import is_not
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from dask.array.core import concatenate_axes
 
 from gpusched import config, events
 from gpusched.adapters.arrays import concatenate2, enforce_dtype, pass_located
@@ -424,7 +426,11 @@ class _Translation:
         """Return where a task's result is."""
         if task.func is execute_subgraph:
             return subgraph.walk(task, known_keys, self.argument)
-        args = tuple(self.argument(a, known_keys) for a in task.args)
+        parts = tuple(map(_copied_by_joining, task.args))
+        if any(map(is_not, parts, task.args)) and not isinstance(exact_for(task.func), StandIn):
+            parts = task.args
+        # A stand-in neither changes what it is given nor returns it: it needs no copy.
+        args = tuple(self.argument(a, known_keys) for a in parts)
         if task.func is pass_located:
             found = located(tuple(map(self.plain, args)), task.kwargs)
             if found is not None:
@@ -536,6 +542,16 @@ class _Translation:
         # dask would look inside a tuple or list for references; a DataNode is taken as it is.
         self.inputs.append(value if isinstance(value, TaskRef) else DataNode(None, value))
         return Register(len(self.inputs) - 1)
+
+
+def _copied_by_joining(value: Any) -> Any:
+    """Return what dask's `concatenate_axes` copies, if a value is a call of that for one array."""
+    if type(value) is not Task or value.func is not concatenate_axes:
+        return value
+    part = value.args[0]
+    while type(part) is List and len(part.args) == 1:
+        part = part.args[0]
+    return value if type(part) is List else part
 
 
 def of_one(function: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[int, ...]] | None:

@@ -36,6 +36,7 @@ from gpusched.inspection.standins import (
     is_getter,
     joined,
     multiplied,
+    neighbours,
     ordinary,
 )
 from gpusched.inspection.task_contents import aliases_of, layer_of, result_key
@@ -400,7 +401,7 @@ def _harmless(function: Any) -> bool:
 
 def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
     """Return what a call would give, as shapes show; None where they do not."""
-    for rule in (from_source, draw, joined, concatenated, multiplied):
+    for rule in (from_source, draw, joined, concatenated, multiplied, neighbours):
         found = rule(function, args)
         if found is not None:
             return found

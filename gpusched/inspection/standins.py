@@ -10,6 +10,7 @@ import numpy as np
 from dask.array import core, routines
 from dask.core import flatten, reshapelist
 
+from gpusched.graph.lanes import between
 from gpusched.graph.partials import bare
 from gpusched.record.catalogue import has
 
@@ -157,6 +158,13 @@ def multiplied(function: Any, args: tuple[Any, ...]) -> Any:
     # dask's chunk function leaves an axis of 1 for the sum over chunks.
     inner = () if plain is np.matmul else (1,)
     return zeros((*shape, *inner, right.shape[-1]), np.result_type(left, right))
+
+
+def neighbours(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return zeros for where points are among coordinates; None for another function."""
+    if function is not between:
+        return None
+    return tuple(zeros(np.shape(args[1]), dtype) for dtype in (np.intp, float, float, bool))
 
 
 def joined(function: Any, args: tuple[Any, ...]) -> Any:

@@ -6,6 +6,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -33,6 +34,7 @@ from gpusched.plan.expression import (
     UnfusibleError,
     UnrecordableError,
     broadcast_shapes,
+    children,
     postorder,
     resolve_dtypes,
     scalar,
@@ -112,8 +114,8 @@ class Recorder:
         """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
         self._done: dict[int, int] = {}
-        self._gathers: tuple[int, int] | None = None
-        """What gathers that are part of other kernels have in common."""
+        self._gathers = False
+        """Whether there are any."""
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
         self._sliced: dict[int, int] = {}
@@ -392,9 +394,7 @@ class Recorder:
 
         Notes
         -----
-        A kernel reads where one array of labels says. Those of the first gather are part of other
-        kernels, as long as they go along the same axis; others are a kernel of their own.
-        So is what one label chooses, since that may be broadcast along the axis.
+        What one label chooses is computed at once, since it may be broadcast along the axis.
         """
         shape = (*node.shape[:axis], *labels.shape, *node.shape[axis + 1 :])
         if 0 in node.shape or 0 in shape:
@@ -409,11 +409,27 @@ class Recorder:
             return Gather(node.dtype, shape, register, labels, axis)
 
         found = cast(Gather, self._intern(("gather", register, id(labels), axis), make))
-        alone = labels.shape == (1,)
-        self._gathers = self._gathers or (None if alone else found.place)
-        if (alone or found.place != self._gathers) and id(found) not in self._done:
+        self._gathers = True
+        if labels.shape == (1,) and id(found) not in self._done:
             self.flush([found])
         return found
+
+    def _gather_apart(self, roots: list[Node]) -> None:
+        """Compute what kernels of `roots` would gather elsewhere than what they gather first.
+
+        A kernel reads where one array of labels says, along one axis.
+        """
+        work, seen = roots[::-1] if self._gathers else [], set(self._done)
+        found: list[Gather] = []
+        while work:
+            node = work.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                found += [node] if isinstance(node, Gather) else []
+                work.extend(reversed(children(node)))
+        others: list[Node] = [node for node in found if node.place != found[0].place]
+        if others:
+            self.flush(others)
 
     def segments(self, combine: str, node: Node, labels: Leaf, count: int, axis: int,
                  initial: PythonScalar) -> Node:  # fmt: skip
@@ -504,6 +520,7 @@ class Recorder:
             if isinstance(root, Scalar) and id(root) not in self._done:
                 leaf = self.constant(np.asarray(root.value))
                 self._done[id(root)] = leaf.register
+        self._gather_apart(roots)
         for wanted in groups(roots, self._done):
             group = alongside(wanted, self._waiting.values())
             for node, target in zip(group.nodes, self._compute(group), strict=True):
@@ -548,6 +565,7 @@ class Recorder:
         steps = tuple(math.prod(shape[k + 1 :]) for k in axes)
         before: int | None = None
         for index, node in parts:
+            self._gather_apart([node])
             # What has been computed already is copied by a kernel without operations.
             *others, last = groups([node], self._done) or [Group((node,), node.shape, ())]
             for group in others:
@@ -709,6 +727,8 @@ class Recorder:
         if id(node) in self._done:
             return self.leaf_view(self._done[id(node)], change)
         count = self._sliced[id(node)] = self._sliced.get(id(node), 0) + 1
+        if (turned := self._turned(node, change)) is not None:
+            return turned
         if isinstance(node, Reduce | Gather) or (repeats and count > 2):
             return self.leaf_view(self.register(node), change)
         assert isinstance(node, Apply)
@@ -780,6 +800,8 @@ class Recorder:
                 self._viewed.add(id(node))
                 arguments = tuple(self._push(a, shape, change, moved) for a in node.arguments)
                 moved[id(node)] = self.apply(node.operation, arguments, node.dtype, node.output)
+            elif node.shape == shape and (turned := self._turned(node, change)) is not None:
+                moved[id(node)] = turned
             else:
 
                 def full(array: np.ndarray) -> np.ndarray:
@@ -787,6 +809,16 @@ class Recorder:
 
                 moved[id(node)] = self.leaf_view(self.register(node), full)
         return moved[id(node)]
+
+    def _turned(self, node: Node, change: Callable[[np.ndarray], np.ndarray]) -> Node | None:
+        """Return what is gathered of an array whose axes are in another order; None if not that."""
+        if not isinstance(node, Gather) or id(node) in self._done:
+            return None
+        order = _permutation(node.shape, change)
+        if not order:
+            return None
+        source = self.leaf_view(node.register, partial(np.transpose, axes=order))
+        return self.gather(source, node.labels, order.index(node.axis))
 
     def is_still(self, value: Value, size: int) -> bool:
         """Return whether NumPy's loop over `size` elements reads one and the same of an operand."""
@@ -885,6 +917,21 @@ def _may_show(value: Any) -> bool:
 
 def _copied(array: Any) -> Any:
     return array.copy()
+
+
+def _permutation(shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray]) -> list[int]:
+    """Return which axis each axis of a view was; none if the view is not a permutation of axes."""
+    shown = np.zeros(shape, np.int8)
+    view = change(shown)
+    axes, moved = (list(zip(a.shape, a.strides, strict=True)) for a in (shown, view))
+    begins = view.base is shown and view.ctypes.data == shown.ctypes.data
+    if not begins or sorted(axes) != sorted(moved):
+        return []
+    order = []
+    for each in moved:  # Of axes of one element, some are alike.
+        order.append(axes.index(each))
+        axes[order[-1]] = (-1, -1)
+    return order
 
 
 def _name(function: Any) -> str:

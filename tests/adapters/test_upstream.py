@@ -30,7 +30,7 @@ from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCPUCo
 from gpusched.adapters import arrays, tasks
 from tests.test_private_names import ADAPTERS, LIBRARIES, PYTHONS, ROOT, is_private
 
-FILES = ("distributed", "flox", "numba", "tasks")
+FILES = ("distributed", "flox", "numba", "tasks", "xarray")
 """The files with private attributes of what another library has made."""
 
 
@@ -55,6 +55,7 @@ OWNERS: dict[str, Any] = {
     "flox_dask": importable("flox.dask"),
     "handler": PrometheusHandler,
     "listener": TCPListener,
+    "missing": importable("xarray.core.missing"),
     "library": (CodeLibrary, CPUCodeLibrary),
     "library._codegen": (CPUCodegen, JITCPUCodegen),
     "super()": numba.core.compiler.CompilerBase,

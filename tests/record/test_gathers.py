@@ -91,6 +91,39 @@ def test_expressions_of_what_is_taken_are_numpy_s(data: st.DataObject) -> None:
     check(function, array, table, labels, backend="python")
 
 
+@pytest.mark.parametrize("turn", [lambda x: x.transpose(2, 0, 1), lambda x: np.moveaxis(x, 1, 2)])
+def test_what_is_taken_and_turned_is_read_where_it_is(turn: Any) -> None:
+    array, labels = RANDOM.normal(size=(5, 9, 6)), RANDOM.integers(0, 8, 12)
+    found = check(lambda a, b: turn(a[:, 1:][:, b] - a[:, :-1][:, b]), array, labels)
+    assert len(found.launches) == 1
+
+
+@given(st.data())
+def test_what_is_taken_may_be_turned_and_joined_with_others(data: st.DataObject) -> None:
+    shape = [data.draw(st.sampled_from([1, 3])) for _ in range(3)]
+    array = np.array(RANDOM.integers(-9, 9, shape), "f8", order=data.draw(st.sampled_from("CF")))
+    rows = [RANDOM.integers(-1, 1, 3), RANDOM.integers(-1, 1, 3)]
+    order = st.permutations(range(3))
+    turns = st.tuples(order, st.sampled_from([1, 1, -1]), order)
+    one = st.tuples(
+        st.integers(0, 2), st.integers(0, 1), st.booleans(), st.lists(turns, max_size=2)
+    )
+    terms = data.draw(st.lists(one, min_size=1, max_size=3))
+
+    def function(a: Any, *labels: Any) -> Any:
+        total: Any = 0
+        for axis, which, computed, turned in terms:
+            found = a[(*(slice(None),) * axis, labels[which])]
+            if computed:
+                found = found * 2 + a.max(axis=axis, keepdims=True)
+            for first, step, second in turned:
+                found = found.transpose(first)[..., ::step].transpose(second)
+            total = found + total
+        return total, total.transpose(1, 0, 2)
+
+    check(function, array, *rows, backend="python")
+
+
 def test_integers_that_wrap_do_so_as_in_numpy() -> None:
     check(lambda v, b: v[b] + 1, np.arange(3.0), np.array([2, 2**64 - 1], "u8"))
 

@@ -1,0 +1,122 @@
+"""xarray's linear interpolation: a kernel per chunk, and what SciPy makes of any coordinates."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpusched
+from gpusched.graph.lanes import Interpolated, between, interpolated_for
+
+xr = pytest.importorskip("xarray")
+pytest.importorskip("scipy")
+missing = pytest.importorskip("xarray.core.missing")
+
+OPTIONS: dict[str, Any] = {
+    "interp_func": missing.ScipyInterpolator,
+    "interp_kwargs": {"method": "linear"},
+    "result_coord_core_dims": [("x",)],
+}
+RANDOM = np.random.default_rng(3)
+
+
+def field(dtype: str = "f8") -> Any:
+    values = RANDOM.normal(size=(30, 20, 40)) * 20
+    if dtype[0] == "f":
+        values[3, 4, 5:8], values[5, 6, 7], values[6] = np.nan, np.inf, np.nan
+    chunks = da.from_array(values.astype(dtype), chunks=(10, 20, 40))
+    return xr.DataArray(chunks, dims=("time", "y", "x"), coords={"y": np.arange(20) * 2.0})
+
+
+def both(build: Any) -> tuple[Any, Any]:
+    with gpusched.disable():
+        expected = build().compute()
+    with gpusched.enable():
+        build().compute()
+        return expected, build().compute()
+
+
+PROGRAMS: dict[str, Any] = {
+    "inside": lambda x: x.interp(y=np.linspace(0, 38, 77)),
+    "beyond": lambda x: x.interp(y=[-3.0, 0.0, 7.1, 38.0, 50.0]),
+    "on": lambda x: x.interp(y=x.y),
+    "nan": lambda x: x.interp(y=[np.nan, 3.0]),
+    "extrapolated": lambda x: x.interp(y=[-3.0, 5.0, 99.0], kwargs={"fill_value": "extrapolate"}),
+    "filled": lambda x: x.interp(y=[-3.0, 5.0, 99.0], kwargs={"fill_value": 4.0}),
+    "nearest": lambda x: x.interp(y=[1.2, 5.0], method="nearest"),
+    "descending": lambda x: x.isel(y=slice(None, None, -1)).interp(y=[30.5, 7.0, 1.0]),
+    "integers": lambda x: x.assign_coords(y=np.arange(20)).interp(y=[3, 5, 5]),
+    "one": lambda x: x.interp(y=2.5),
+    "two": lambda x: x.interp(y=xr.DataArray([[1.0, 2.0], [3.0, 40.0]], dims=("a", "b"))),
+    "chain": lambda x: (x.interp(y=np.linspace(0, 38, 77)) * 2 - 1).mean("time"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_same_as_scipy(name: str) -> None:
+    x = field()
+    with np.errstate(all="ignore"):
+        expected, found = both(lambda: PROGRAMS[name](x))
+    xr.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("u1", marks=pytest.mark.exhaustive), "c16"])
+def test_same_for_other_numbers(dtype: str) -> None:
+    x = field(dtype)
+    expected, found = both(lambda: x.interp(y=[0.3, 9.0, 60.0]))
+    np.testing.assert_allclose(found.data, expected.data, rtol=1e-6)
+    assert found.dtype == expected.dtype
+
+
+def test_one_kernel_for_each_chunk_and_no_copy() -> None:
+    x = field()
+    plan = gpusched.explain(x.interp(y=np.linspace(0, 38, 77)).data)
+    assert not plan.breaks
+    (stage,) = [stage for stage in plan.stages if stage.kernels]
+    assert len(stage.kernels) == 1
+
+
+def test_what_is_not_ascending_is_an_error_of_xarrays() -> None:
+    def build() -> Any:
+        x = field().assign_coords(y=np.r_[np.arange(19.0), 18.0])
+        return x.interp(y=[3.5], assume_sorted=True)
+
+    with gpusched.disable(), pytest.raises(Exception) as expected:  # noqa: PT011
+        build().compute()
+    with gpusched.enable(), pytest.raises(type(expected.value)):
+        build().compute()
+
+
+@given(st.data())
+def test_lines_give_what_interp1d_gives(data: st.DataObject) -> None:
+    count = data.draw(st.integers(2, 9))
+    number = st.floats(-1e3, 1e3, width=16)
+    x = np.array(sorted(data.draw(st.sets(number, min_size=count, max_size=count))))
+    new = np.array(data.draw(st.lists(st.one_of(number, st.sampled_from(list(x))), min_size=1)))
+    values = RANDOM.normal(size=(4, count))
+    given = partial(missing._interpnd, **OPTIONS)
+    first, away, width, outside = between(x, new)
+    low, high = values[..., :-1][..., first], values[..., 1:][..., first]
+    found = np.where(outside, np.nan, (high - low) / width * away + low)
+    np.testing.assert_array_equal(found, given(values, x, new))
+
+
+def test_what_somebody_else_has_put_there_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = interpolated_for(partial(missing._interpnd, **OPTIONS))
+    assert type(known) is Interpolated
+    assert pickle.loads(pickle.dumps(known)) == known
+
+    def other(*args: Any, **options: Any) -> Any:
+        return args[0]
+
+    monkeypatch.setattr(missing, "_interpnd", other)
+    function = partial(other, **OPTIONS)
+    assert interpolated_for(function) is function
