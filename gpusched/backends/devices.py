@@ -36,8 +36,8 @@ class Capabilities:
     moments: bool = False
     """Whether one kernel can compute the mean of its values and their deviations from it."""
     begins: bool = False
-    """Whether a reduction writes each result by itself; else it joins its values to what is there.
-    Segmented ones always do the latter."""
+    """Whether a reduction writes each result by itself, perhaps by joining those of several blocks;
+    else it joins its values to what is there. Segmented ones always do the latter."""
     errors: bool = False
     """Whether kernels return the floating-point errors that NumPy would report."""
     streams: bool = False
@@ -120,7 +120,7 @@ def cuda() -> Device:
 
     return Device("cuda", runtime.handle, cupy.empty, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
-                  Marks(mark, seconds), Capabilities(begins=True))  # fmt: skip
+                  Marks(mark, seconds), Capabilities(moments=True, begins=True))  # fmt: skip
 
 
 def strides_are_whole(array: np.ndarray) -> bool:
