@@ -117,7 +117,7 @@ class CudaScan:
                 numbers: tuple[int, ...]) -> None:  # fmt: skip
         if inner not in self._loaded:
             self._loaded[inner] = self._runtime.compile(self._codes[inner])
-        places = [self._runtime.address(array) for array in arrays]
+        places = self._runtime.addresses(arrays)
         self._runtime.launch(self._loaded[inner], geometry, arrays, places, numbers)
 
 
