@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -177,7 +177,7 @@ def _on_device(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | Non
     return list(itertools.chain(*parts))
 
 
-@cache
+@lru_cache(maxsize=4)
 def _fused(function: Callable[..., Any], *options: str) -> Callable[..., Any]:
     """Return a function whose calls on CuPy's arrays are one kernel, which CuPy makes."""
     import cupy
