@@ -6,6 +6,7 @@ known, so that it does not matter which function of NumPy's a program has called
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import ModuleType
@@ -16,7 +17,7 @@ import numpy as np
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
 from gpusched.emit.generate import stride_names
-from gpusched.emit.kernel import Access, Kernel, Statement
+from gpusched.emit.kernel import MOMENTS, Access, Kernel, Statement
 from gpusched.emit.operations import named
 from gpusched.store.handles import Call, NativeKernel, Runnable
 
@@ -47,7 +48,7 @@ def can_call(kernel: Kernel) -> bool:
     """Return whether there is a call for all that a kernel does."""
     if kernel.edition or kernel.scanned or kernel.labels is not None:
         return False
-    joined = all(o.combine is None or o.combine in _REDUCTIONS for o in kernel.outputs)
+    joined = all(o.combine in (None, MOMENTS, *_REDUCTIONS) for o in kernel.outputs)
     return joined and all(_known(each.operation) for each in kernel.statements)
 
 
@@ -117,7 +118,7 @@ class ArrayCalls:
         constants, numbers = len(kernel.parameters), arguments[count:]
         sizes = numbers[constants : constants + level]
         strides = dict(zip([(k, n) for k, n, _ in stride_names(kernel)],
-                           numbers[constants + level :], strict=True))  # fmt: skip
+                           numbers[constants + level :], strict=False))  # fmt: skip
         shown = [
             self._shown(array, operand.access, sizes, strides, k)
             for k, (array, operand) in enumerate(zip(arguments, kernel.operands, strict=False))
@@ -127,11 +128,15 @@ class ArrayCalls:
             values.append(self._value(statement, values))
             for k in dying:
                 values[k] = None
-        for output, into in zip(kernel.outputs, shown[len(kernel.inputs) :], strict=True):
+        into = shown[len(kernel.inputs) :]
+        for k, output in enumerate(kernel.outputs):
             value = values[output.value] if isinstance(output.value, int) else _number(output.value)
-            if output.combine is not None:
-                value = self._joined(value, output.combine, into.dtype, sizes)
-            into[...] = value
+            if k in kernel.moments:
+                into[k][...], into[k + 1][...], into[k + 2][...] = self._moments(value, sizes)
+            elif output.combine is None:
+                into[k][...] = value
+            elif output.combine != MOMENTS:
+                into[k][...] = self._joined(value, output.combine, into[k].dtype, sizes)
 
     def _shown(self, array: Any, access: tuple[Access, ...], sizes: Sequence[int],
                strides: dict[tuple[int, int], int], operand: int) -> Any:  # fmt: skip
@@ -175,14 +180,36 @@ class ArrayCalls:
 
     def _joined(self, value: Any, combine: str, dtype: np.dtype, sizes: Sequence[int]) -> Any:
         """Return what a reduction joins the values of all iterations to."""
-        axes = tuple(k for k, loop in enumerate(self.kernel.loops) if loop == "reduce")
-        whole = self.module.broadcast_to(self.module.asarray(value), sizes)
+        whole, axes = self._reduced(value, sizes)
         if dtype.kind == "b":
             combine = {"add": "logical_or", "multiply": "logical_and"}.get(combine, combine)
         reduce = getattr(self.module, _REDUCTIONS[combine])
         if combine in ("add", "multiply"):
             return reduce(whole, axis=axes, dtype=dtype)
         return reduce(whole.astype(dtype, copy=False), axis=axes)
+
+    def _reduced(self, value: Any, sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+        """Return the values of all iterations, and the axes that are reduced."""
+        axes = tuple(k for k, loop in enumerate(self.kernel.loops) if loop == "reduce")
+        return self.module.broadcast_to(self.module.asarray(value), sizes), axes
+
+    def _moments(self, value: Any, sizes: Sequence[int]) -> tuple[Any, Any, Any]:
+        """Return a mean, what rounding it loses, and squares of deviations added up."""
+        module = self.module
+        whole, axes = self._reduced(value, sizes)
+        count = math.prod(sizes[k] for k in axes)
+        # Rounding may take the mean of equal numbers to their neighbour.
+        low, high = (f(whole, axis=axes, keepdims=True) for f in (module.min, module.max))
+        centre = module.clip(module.mean(whole, axis=axes, keepdims=True), low, high)
+        away = whole - centre
+        centre = module.squeeze(centre, axes)
+        apart, square = module.sum(away, axis=axes), module.sum(away * away, axis=axes)
+        change = apart / count
+        left = module.maximum(square - apart * change, 0.0)
+        # Squares may overflow where their sum is finite.
+        squares = module.where(module.isinf(square) & module.isfinite(apart), square, left)
+        mean = centre + change
+        return mean, (centre - mean) + change, squares
 
 
 def _operands(statement: Statement) -> list[np.dtype]:

@@ -36,8 +36,8 @@ class Capabilities:
     moments: bool = False
     """Whether one kernel can compute the mean of its values and their deviations from it."""
     begins: bool = False
-    """Whether a reduction writes each result by itself; else it joins its values to what is there.
-    Segmented ones always do the latter."""
+    """Whether a reduction writes each result by itself, perhaps by joining those of several blocks;
+    else it joins its values to what is there. Segmented ones always do the latter."""
     errors: bool = False
     """Whether kernels return the floating-point errors that NumPy would report."""
     streams: bool = False
@@ -78,6 +78,10 @@ class Device:
     marks: Marks | None = None
     """For timing launches; None where they are over when their call returns."""
     can: Capabilities = Capabilities()
+    in_order: Callable[[], bool] = lambda: True
+    """Returns whether whoever uses what this thread has launched comes after it, wherever that is:
+    on a stream of its own, a thread has to wait for its results. Those of CUDA's null stream need
+    no waiting, which would let go of Python's lock, and get it back when other threads let go."""
 
     def holds(self, value: Any) -> bool:
         """Return whether a value is an array that kernels of this backend can take."""
@@ -118,9 +122,10 @@ def cuda() -> Device:
         milliseconds: float = cupy.cuda.get_elapsed_time(begin, end)
         return milliseconds / 1e3
 
-    return Device("cuda", runtime.handle, cupy.empty, cupy.full, cupy.array, synchronize,
+    return Device("cuda", runtime.handle, cupy.ndarray, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
-                  Marks(mark, seconds), Capabilities(begins=True))  # fmt: skip
+                  Marks(mark, seconds), Capabilities(moments=True, begins=True),
+                  lambda: cupy.cuda.get_current_stream().ptr == 0)  # fmt: skip
 
 
 def strides_are_whole(array: np.ndarray) -> bool:

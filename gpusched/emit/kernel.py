@@ -19,7 +19,10 @@ EDITED = "_edited_"
 
 MOMENTS = "moments"
 """How outputs are joined that hold the moments of their values: three for each value, its mean,
-what rounding that loses, and the sum of the squares of deviations from both."""
+what rounding that loses, and the sum of the squares of deviations from both. Behind them comes how
+many values there are, a sum of ones, where several launches may share a result."""
+JOINED = "joined_moments"
+"""The same, of values that are moments of parts, and the number of values in each."""
 
 
 class Access(StrEnum):
@@ -212,7 +215,7 @@ class Kernel:
 
     @cached_property
     def moments(self) -> tuple[int, ...]:
-        """The first of each three outputs that hold moments."""
+        """The first of each three outputs that hold moments of values."""
         return tuple(k for k, o in enumerate(self.outputs) if o.combine == MOMENTS)[::3]
 
     @property

@@ -8,6 +8,9 @@ functions understand what these return, and these what dask's do.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,7 +43,7 @@ def moment_chunk(
     if not exact or not _is_plain(A, sum, dtype, kwargs):
         return reductions.moment_chunk(A, order, sum, numel, dtype, computing_meta,
                                        implicit_complex_dtype, **kwargs)  # fmt: skip
-    n = numel(A, **kwargs).astype(np.int64)
+    n = numel(A, dtype=np.int64, **kwargs)
     total = None
     if type(A) is np.ndarray:
         with np.errstate(all="ignore"):  # What is infinite or NaN is summed up again below.
@@ -57,10 +60,11 @@ def moment_chunk(
 def _is_beyond(found: Moments) -> bool:
     """Return whether moments are infinite or NaN, or of nothing: dask computes them, and warns.
 
-    What is recorded is not looked at: its kernels find such errors.
+    What is recorded is not looked at, as its kernels find such errors. Nor is what a device has,
+    which would wait for it: nothing warns there, and what is made of NaN is NaN.
     """
     parts = (found.mean, found.squares)
-    return not all(isinstance(p, LazyChunk) or np.isfinite(p).all() for p in parts)
+    return not all(np.isfinite(p).all() for p in parts if isinstance(p, np.ndarray | np.generic))
 
 
 def _is_plain(a: Any, sum: Any, dtype: Any, kwargs: dict[str, Any]) -> bool:
@@ -86,6 +90,10 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
                    **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does, and the mean that it leaves out."""
+    device = None if computing_meta else _on_device(pairs, order, axis, dtype)
+    if device is not None:
+        total, n, mean, rest, squares = _fused(_together)(*device)
+        return {"total": total, "n": n, "M": squares[..., None], "mean": mean, "rest": rest}
     parts = None if computing_meta else _parts(pairs, order, axis, dtype)
     found = None if parts is None else joined(parts[2], parts[0], axis)
     if parts is None or found is None or _is_beyond(found):
@@ -101,6 +109,10 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
 def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum: Any = np.sum,
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
+    device = None if computing_meta else _on_device(pairs, order, axis, dtype)
+    if device is not None and kwargs.keys() <= {"keepdims"}:
+        variance = _fused(_variance, np.dtype(dtype).name)(ddof, *device)
+        return variance if kwargs.get("keepdims") else variance.squeeze(axis)
     parts = None if computing_meta else _parts(pairs, order, axis, dtype)
     found = None if parts is None else joined(parts[2], parts[0], axis)
     if parts is None or found is None or _is_beyond(found):
@@ -119,9 +131,7 @@ def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Mom
     pairs = pairs if isinstance(pairs, list) else [pairs]
     flat: list[Any] = []
     deepmap(flat.append, pairs)
-    if np.dtype(dtype).char not in "fd" or order != 2 or type(axes) is not tuple or not axes:
-        return None
-    if not all(map(_is_moments, flat)):
+    if not _is_real(order, axes, dtype) or not all(map(_is_moments, flat)):
         return None
 
     def along(value_of: Any) -> Any:
@@ -133,6 +143,79 @@ def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Mom
     mean, rest = along(_mean), along(_rest)
     squares = along(lambda pair: pair["M"][..., 0])
     return ns, totals, Moments(mean, rest, squares)
+
+
+def _is_real(order: int, axes: Any, dtype: Any) -> bool:
+    """Return whether variances along some axes are asked for, in a dtype of real numbers."""
+    return np.dtype(dtype).char in "fd" and order == 2 and type(axes) is tuple and bool(axes)
+
+
+TOGETHER = 8
+"""Chunks whose moments one launch joins: so many arrays are its arguments, times five."""
+
+
+def _on_device(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | None:
+    """Return totals, counts and moments of a few chunks on a device, one after the other.
+
+    None of others: of chunks on the host, of some that are longer than 1 along the axes, and of
+    what dask alone has. Nothing waits for the device.
+    """
+    flat: list[Any] = []
+    deepmap(flat.append, pairs if isinstance(pairs, list) else [pairs])
+    if not _is_real(order, axes, dtype) or not all(map(_is_moments, flat)):
+        return None
+    device, shape = device_of(flat[0]["total"]), flat[0]["total"].shape
+    if device is None or device.can.host_memory or any(shape[axis] != 1 for axis in axes):
+        return None
+    if any(device_of(p["total"]) is not device or p["total"].shape != shape for p in flat):
+        return None
+    parts = [[pair["total"], pair["n"], _mean(pair), _rest(pair), pair["M"][..., 0]]
+             for pair in flat]  # fmt: skip
+    while len(parts) > TOGETHER:
+        groups = [parts[k : k + TOGETHER] for k in range(0, len(parts), TOGETHER)]
+        parts = [list(_fused(_together)(*itertools.chain(*group))) for group in groups]
+    return list(itertools.chain(*parts))
+
+
+@lru_cache(maxsize=4)
+def _fused(function: Callable[..., Any], *options: str) -> Callable[..., Any]:
+    """Return a function whose calls on CuPy's arrays are one kernel, which CuPy makes."""
+    import cupy
+
+    @cupy.fuse(kernel_name=f"gpusched{function.__name__}")
+    def called(*values: Any) -> Any:
+        return function(*options, *values)
+
+    fused: Callable[..., Any] = called
+    return fused
+
+
+def _together(*parts: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return total, count and moments of chunks together, given these five of each."""
+    import cupy
+
+    total, count, mean, rest, squares = parts[:5]
+    for k in range(5, len(parts), 5):
+        added, more, other, other_rest, other_squares = parts[k : k + 5]
+        # The mean of no values is NaN.
+        mean, rest = cupy.where(count == 0, other, mean), cupy.where(count == 0, other_rest, rest)
+        apart = cupy.where(more == 0, 0.0, (other - mean) + (other_rest - rest))
+        share = more / cupy.maximum(count + more, 1)
+        change = rest + apart * share
+        moved = mean + change
+        squares = squares + other_squares + apart * apart * (count * share)
+        mean, rest = moved, (mean - moved) + change
+        total, count = total + added, count + more
+    return total, count, mean, rest, squares
+
+
+def _variance(dtype: str, ddof: Any, *parts: Any) -> Any:
+    """Return the variance of what chunks hold together; NaN of less than `ddof` values."""
+    _, n, _, _, squares = _together(*parts)
+    import cupy
+
+    freedom = n - ddof
+    return (squares / cupy.where(freedom < 0, np.nan, freedom)).astype(dtype)
 
 
 def _is_moments(pair: Any) -> bool:

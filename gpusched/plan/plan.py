@@ -137,11 +137,12 @@ class Launch:
         """Run the kernel on newly allocated outputs."""
         # Loops rather than comprehensions, and one call less: this runs for every task.
         arguments: list[Any] = []
+        flat = self.device.can.host_memory  # Others take addresses.
         for k in self.inputs:
-            arguments.append(window(registers[k]))
+            arguments.append(window(registers[k]) if flat else registers[k])
         for output in self.outputs:
             buffer = registers[output.register] = output.allocate(self.device)
-            arguments.append(buffer if buffer.ndim == 1 else buffer.ravel())
+            arguments.append(buffer.ravel() if flat and buffer.ndim != 1 else buffer)
         arguments += self.numbers
         errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
         if errors:
@@ -297,9 +298,11 @@ class Plan:
     """Whether all kernels are known to be compiled; it stays so."""
 
     def synchronize(self) -> None:
-        """Wait for the kernels of this thread, so that the results are there."""
+        """Wait for the kernels of this thread, if others could use the results before them."""
         if self.launches:
-            self.launches[0].device.synchronize()
+            device = self.launches[0].device
+            if events.active or not device.in_order():
+                device.synchronize()
             if events.active:
                 timing.resolve()
 

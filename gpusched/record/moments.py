@@ -1,8 +1,8 @@
 """Means and squares of deviations from them, as exact as numbers in two passes are, or more so.
 
-Kernels on the CPU join them block by block while they read their values once (see
-`gpusched.emit.hostloops.moments`). Elsewhere, and where NaN is skipped, values are read twice:
-deviations are those from a rounded mean, and how far that is from the mean is what they add up to.
+Kernels join them block by block while they read their values once (see `gpusched.emit.moments`).
+Without kernels, and where NaN is skipped, values are read twice: deviations are those from a
+rounded mean, and how far that is from the mean is what they add up to.
 """
 
 from __future__ import annotations

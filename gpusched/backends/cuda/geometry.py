@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from gpusched.emit import generate
 from gpusched.emit.kernel import Access, Kernel
@@ -37,10 +39,12 @@ class Geometry:
     splits: int = 1
     """Partial results per element of the output; 1 where the kernel writes the results."""
 
-    @property
-    def extras(self) -> tuple[int, int]:
-        """The kernel's last arguments."""
-        return self.vectors, self.each
+    @cached_property
+    def config(self) -> Any:
+        """The same as cuda-core takes it."""
+        from cuda.core import LaunchConfig
+
+        return LaunchConfig(grid=self.grid, block=self.block)
 
 
 def geometry(kernel: Kernel, numbers: tuple[int, ...], aligned: bool) -> Geometry:

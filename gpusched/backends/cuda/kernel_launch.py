@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -22,8 +23,8 @@ class Runtime(Protocol):
     def compile(self, kernel: Kernel) -> Any:
         """Return the kernel's code, in whatever form `launch` takes."""
 
-    def address(self, array: Any) -> int:
-        """Return the address of an array's first element."""
+    def addresses(self, arrays: Iterable[Any]) -> list[int]:
+        """Return the addresses of arrays' first elements."""
 
     def empty(self, size: int, dtype: str) -> Any:
         """Return an uninitialised one-dimensional array."""
@@ -57,21 +58,22 @@ class CudaKernel:
         self._arrays = len(kernel.inputs) + len(kernel.outputs)
         self._constants = self._arrays + len(kernel.parameters)
         self._geometry = lru_cache(maxsize=GEOMETRIES)(partial(geometry, kernel))
+        self._elements = lru_cache(maxsize=GEOMETRIES)(self.elements)
         self._seconds: dict[bool, CudaKernel] = {}
 
     @shown(Kind.KERNEL, lambda self, *arguments: self.kernel.name)
     def __call__(self, *arguments: Any) -> None:
         """Launch the kernel, and a second one where results are partial."""
         arrays, numbers = arguments[: self._arrays], arguments[self._constants :]
-        addresses = [self._runtime.address(array) for array in arrays]
+        addresses = self._runtime.addresses(arrays)
         merged = 0
         for address in addresses:
             merged |= address
-        found = self.geometry(numbers, merged % VECTOR == 0)
+        found = self._geometry(numbers, merged % VECTOR == 0)
         if found.splits > 1:
             self._split(found, arguments, addresses)
         else:
-            rest = (*arguments[self._arrays :], *found.extras)
+            rest = (*arguments[self._arrays :], found.vectors, found.each)
             self._runtime.launch(self._code, found, arrays, addresses, rest)
 
     @staticmethod
@@ -85,18 +87,14 @@ class CudaKernel:
         if len(self.parts(self.kernel)) > 1:
             self._second(True), self._second(False)
 
-    def geometry(self, numbers: tuple[int, ...], aligned: bool) -> Geometry:
-        """Return the launch for some sizes and strides, memoised."""
-        return self._geometry(numbers, aligned)
-
     def _split(self, found: Geometry, arguments: tuple[Any, ...], addresses: list[int]) -> None:
         """Reduce into partial results, then reduce those."""
-        inputs, elements = len(self.kernel.inputs), self.elements(arguments[self._constants :])
+        inputs, elements = len(self.kernel.inputs), self._elements(arguments[self._constants :])
         size = found.splits * elements
         parts = [self._runtime.empty(size, output.dtype) for output in self.kernel.outputs]
-        places = addresses[:inputs] + [self._runtime.address(part) for part in parts]
+        places = addresses[:inputs] + self._runtime.addresses(parts)
         arrays = (*arguments[:inputs], *parts)
-        rest = (*arguments[self._arrays :], *found.extras)
+        rest = (*arguments[self._arrays :], found.vectors, found.each)
         self._runtime.launch(self._code, found, arrays, places, rest)
         sizes: tuple[int, ...] = (found.splits,) if elements == 1 else (found.splits, elements)
         strides: tuple[int, ...] = () if elements == 1 else (elements,) * len(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
@@ -139,10 +139,6 @@ class GpuRuntime:
             self._stream = core.Stream.from_handle
             # CuPy's handles of the default streams are no real ones.
             self._streams = {0: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
-            launch_config = core.LaunchConfig
-        self._config = lru_cache(maxsize=4096)(
-            lambda geometry: launch_config(grid=geometry.grid, block=geometry.block)
-        )
         self._device = cupy.cuda.Device()
         self._threads = threading.local()
         capability = self._device.compute_capability
@@ -174,13 +170,13 @@ class GpuRuntime:
             counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
 
-    def address(self, array: Any) -> int:
-        """Return the address of an array in device memory."""
-        return int(array.data.ptr)
+    def addresses(self, arrays: Iterable[Any]) -> list[int]:
+        """Return the addresses of arrays in device memory."""
+        return [array.data.ptr for array in arrays]
 
     def empty(self, size: int, dtype: str) -> Any:
         """Return a new array of that many elements, without values."""
-        return self._cupy.empty(size, dtype)
+        return self._cupy.ndarray(size, dtype)
 
     def launch(self, code: Any, geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
@@ -193,7 +189,7 @@ class GpuRuntime:
         stream = self._streams.get(handle)
         if stream is None:
             stream = self._streams[handle] = self._stream(handle)
-        self._launch(stream, self._config(geometry), code, *addresses, *numbers)
+        self._launch(stream, geometry.config, code, *addresses, *numbers)
 
 
 class GpuKernels(KernelStore):

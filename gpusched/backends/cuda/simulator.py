@@ -9,7 +9,7 @@ an error.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -106,9 +106,9 @@ class Simulator:
         code: Callable[..., None] = found["kernel"]
         return code
 
-    def address(self, array: np.ndarray) -> int:
-        """Return where an array's first element is."""
-        return array.ctypes.data
+    def addresses(self, arrays: Iterable[np.ndarray]) -> list[int]:
+        """Return where arrays' first elements are."""
+        return [array.ctypes.data for array in arrays]
 
     def empty(self, size: int, dtype: str) -> np.ndarray:
         """Return an array of values that show where nobody has written."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpusched.emit import moments
 from gpusched.emit.generate import combine
-from gpusched.emit.hostloops import moments
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import MOMENTS, Kernel
 from gpusched.emit.policy import HEAVY_ROWS, JOINED_ROWS, ROW_STATEMENTS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpusched.emit import moments
 from gpusched.emit.floatingpoint import INVALID
 from gpusched.emit.generate import combine, identity, literal
-from gpusched.emit.hostloops import moments
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import MOMENTS, Kernel, Output
 from gpusched.emit.policy import FIRST_VALUES

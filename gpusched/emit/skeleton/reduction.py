@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.emit import generate
-from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
+from gpusched.emit import generate, moments
+from gpusched.emit.kernel import JOINED, MOMENTS, STILL, Access, Input, Kernel, Output
 from gpusched.emit.policy import LONGEST
 from gpusched.emit.skeleton.source_lines import (
     Text,
@@ -47,7 +47,8 @@ def partials(kernel: Kernel, elements: int) -> Kernel:
         (),
         (),
         tuple(
-            Output(k, o.dtype, written, o.combine, o.dtype) for k, o in enumerate(kernel.outputs)
+            Output(k, o.dtype, written, JOINED if o.combine == MOMENTS else o.combine, o.dtype)
+            for k, o in enumerate(kernel.outputs)
         ),
         loops,
     )
@@ -104,8 +105,7 @@ def _inner_loops(text: Text) -> None:
     else:
         text.write("i = start")
     with text.block(f"while i < {size}:"):
-        _values(text, "value", text.single("i"))
-        _join(text, "value")
+        _take(text, [text.single("i")], "value")
         text.write("i += step")
 
 
@@ -116,14 +116,7 @@ def _join_vectors(text: Text, count: int) -> None:
             if operand.access[-1] is Access.UNIT:
                 index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
                 text.load(name, index, f"{u}")
-    for number in range(count * width):
-        u, lane = divmod(number, width)
-        _values(text, "value" if number else "part", text.lane(lane, f"{u}"))
-        if number:
-            for k, (_, output) in enumerate(text.outputs):
-                joined = generate.combine(output, f"part{k}", f"value{k}", output.value_dtype)
-                text.write(f"part{k} = {joined}")
-    _join(text, "part")
+    _take(text, [text.lane(lane, f"{u}") for u in range(count) for lane in range(width)])
 
 
 def reduce_outer(kernel: Kernel) -> str:
@@ -173,16 +166,8 @@ def _row_loops(text: Text) -> None:
                     index = "0" if still else text.place(name, operand, "x")
                     text.write(f"{name}_value{u} = {text.element(name, index)}")
                 text.pointers = pointers
-            for u in range(count):
-                values = [f"{name}_value{u}" for name, _ in text.taken()] + text.parameters
-                _values(text, "value" if u else "part", f"point({', '.join(values)})")
-                if u:
-                    for k, (_, output) in enumerate(text.outputs):
-                        joined = generate.combine(
-                            output, f"part{k}", f"value{k}", output.value_dtype
-                        )
-                        text.write(f"part{k} = {joined}")
-            _join(text, "part")
+            names = [[f"{name}_value{u}" for name, _ in text.taken()] for u in range(count)]
+            _take(text, [f"point({', '.join(each + text.parameters)})" for each in names])
             text.write(f"row += {f'{count} * ' if count > 1 else ''}step")
 
 
@@ -200,18 +185,66 @@ def _identities(text: Text, name: str) -> None:
         text.write(f"{name}{k} = {generate.identity(output, output.dtype)}")
 
 
-def _values(text: Text, name: str, call: str) -> None:
-    text.write(f"{', '.join(f'{name}{k}' for k in range(len(text.outputs)))} = {call}")
+def _plain(text: Text) -> list[tuple[int, Output]]:
+    """Return the outputs that are joined one by one, with their numbers."""
+    moments_of = (MOMENTS, JOINED)
+    return [(k, o) for k, (_, o) in enumerate(text.outputs) if o.combine not in moments_of]
 
 
-def _join(text: Text, name: str) -> None:
-    """Write the joining of a value to the thread's total, which may be wider."""
-    for k, (_, output) in enumerate(text.outputs):
-        wide = f"{name}{k}"
+def _of_parts(text: Text) -> tuple[int, ...]:
+    """Return the first of each three outputs that join moments of parts."""
+    return tuple(k for k, (_, o) in enumerate(text.outputs) if o.combine == JOINED)[::3]
+
+
+def _take(text: Text, calls: list[str], first: str = "part") -> None:
+    """Write the joining of some elements to the thread's totals, which may be wider.
+
+    Parameters
+    ----------
+    text
+        The kernel.
+    calls
+        The call of `point` for each element.
+    first
+        The name of what the first returns, to which the others are joined.
+    """
+    if _of_parts(text) and len(calls) > 1:
+        for call in calls:
+            _take(text, [call], first)
+        return
+    for number, call in enumerate(calls):
+        name = "value" if number else first
+        values = ", ".join(f"{name}{k}" for k in range(len(text.outputs)))
+        text.write(f"{values} = {call}")
+        for k, output in _plain(text) if number else ():
+            joined = generate.combine(output, f"{first}{k}", f"value{k}", output.value_dtype)
+            text.write(f"{first}{k} = {joined}")
+        for k in text.kernel.moments:
+            if number == 0:
+                text.write(f"mean{k} = {first}{k} if total{k + 3} == 0 else total{k}")
+                text.write(*moments.start(k))
+            text.write(*moments.take(k, f"{name}{k}"))
+    for k in text.kernel.moments:
+        places = [f"total{k + n}" for n in range(4)]
+        so_far = [f"mean{k}", *places[1:3]]
+        text.write(moments.join(k, places[:3], so_far, places[3], str(len(calls))))
+    _join_moments(text, _of_parts(text), "total{}", first + "{}")
+    for k, output in _plain(text):
+        wide = f"{first}{k}"
         if output.dtype != output.value_dtype:
             text.write(f"wide{k} = {output.dtype}({wide})")
             wide = f"wide{k}"
         text.write(f"total{k} = {generate.combine(output, f'total{k}', wide)}")
+
+
+def _join_moments(text: Text, groups: tuple[int, ...], place: str, other: str) -> None:
+    """Write the joining of moments; the counts behind them are added up afterwards."""
+    for k in groups:
+        places, others = ([name.format(k + n) for n in range(4)] for name in (place, other))
+        # The moments of no values are zeros, which are no mean.
+        with text.block(f"if {others[3]} > 0:"):
+            given = ", ".join([*places, *others])
+            text.write(f"{', '.join(places[:3])} = join_moments({given})")
 
 
 def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
@@ -226,7 +259,9 @@ def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
     other = "cell + half" if stride == 1 else f"cell + half * {stride}"
     with text.block("while half > 0:"):
         with text.block(f"if {thread} < half:"):
-            for k, (_, output) in enumerate(text.outputs):
+            groups = text.kernel.moments + _of_parts(text)
+            _join_moments(text, groups, "cells{}[cell]", f"cells{{}}[{other}]")
+            for k, output in _plain(text):
                 joined = generate.combine(output, f"cells{k}[cell]", f"cells{k}[{other}]")
                 text.write(f"cells{k}[cell] = {joined}")
         text.write("barrier()", "half = half // 2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ class HostRuntime:
     def __init__(self) -> None:
         self.launches: list[tuple[Kernel, Geometry]] = []
 
-    def address(self, array: np.ndarray) -> int:
-        return array.ctypes.data
+    def addresses(self, arrays: Iterable[np.ndarray]) -> list[int]:
+        return [array.ctypes.data for array in arrays]
 
     def empty(self, size: int, dtype: str) -> np.ndarray:
         return uninitialised(size, np.dtype(dtype))

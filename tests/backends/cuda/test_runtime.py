@@ -46,7 +46,7 @@ class Fake:
                 getDevice=lambda: 0, getDeviceProperties=lambda number: {"name": b"Fake 100"}
             ),
         )
-        module.empty = self.array  # type: ignore[attr-defined]
+        module.ndarray = self.array  # type: ignore[attr-defined]
         return module
 
     def core(self) -> ModuleType:

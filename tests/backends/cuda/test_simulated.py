@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 
 from gpusched.backends.cuda import simulator
 from gpusched.backends.cuda.geometry import Geometry
+from gpusched.backends.devices import HOST, Capabilities
 from gpusched.backends.python import Window
 from gpusched.emit import skeleton
 from gpusched.emit.kernel import Access, Input, Kernel, Output
@@ -55,6 +57,23 @@ def test_one_sum_has_one_result_whatever_the_order_of_threads() -> None:
         sums.append(recording.record(lambda a: a.sum(), array, backend="order").result)
     del recording.BACKENDS["order"]
     assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("shape", [(3000, 2), (2, 300), (1, 20000), (30, 5, 40)])
+def test_moments_lose_no_digits_whatever_the_order_of_threads(
+    shape: tuple[int, ...], runtime: SimulatorRuntime
+) -> None:
+    """Partial results are joined with how many values each has."""
+    x = 1e8 + np.random.default_rng(0).normal(size=shape)
+    can = Capabilities(host_memory=True, moments=True, begins=True)
+    axis = (0, 2) if len(shape) == 3 else 0 if shape[0] > 2 else 1
+    found = recording.record(lambda a: np.var(a, axis=axis), x, backend="simulator",
+                             device=replace(HOST, can=can)).result  # fmt: skip
+    wide = x.astype("longdouble")
+    np.testing.assert_allclose(found, wide.var(axis=axis).astype("f8"), rtol=1e-13)
+    constant = recording.record(lambda a: np.var(a, axis=axis), np.full(shape, 0.1),
+                                backend="simulator", device=replace(HOST, can=can))  # fmt: skip
+    assert not constant.result.any()
 
 
 def row_sums() -> Kernel:
