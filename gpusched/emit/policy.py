@@ -27,7 +27,8 @@ LEAST_JOINED = 1 << 18
 it, takes as long as copying some of that."""
 
 LEAST_FREED = 1 << 18
-"""Bytes of an array that nothing else needs for a kernel to be called at once to let go of it."""
+"""Bytes that are let go of by computing something at once, rather than with what comes later: as
+much is moved in the time of a call."""
 
 TILE_ROWS = 8
 """Rows of a tile are a multiple of this, so that kernels that join several at once join the same

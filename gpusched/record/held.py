@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from gpusched.emit.policy import LEAST_FREED
-from gpusched.plan.expression import Gather, Node, Scalar, Segments, children
+from gpusched.plan.expression import Gather, Node, Segments, children
 
 
 def owner(array: Any) -> Any:
@@ -27,12 +27,12 @@ def owner(array: Any) -> Any:
 
 
 def early(nodes: Sequence[Node], done: Mapping[int, int], arrays: Sequence[Any],
-          kept: Set[int]) -> list[Node]:  # fmt: skip
-    """Return what to compute now, as its values take less memory than what they are computed from.
+          kept: Set[int]) -> Node | None:  # fmt: skip
+    """Return what to compute first, as values take less memory than what they are computed from.
 
-    NumPy has these values at this point of the program. Where all are left for later, the arrays
-    that only they are computed from are there as long; where none of them takes less than those,
-    neither does NumPy hold less.
+    NumPy has these values at this point of the program. Where they are left for later, the arrays
+    that only they are computed from are there as long. If these take no more than the values, and
+    each no more than the ones that it alone is computed from, NumPy holds no less.
 
     Parameters
     ----------
@@ -47,24 +47,22 @@ def early(nodes: Sequence[Node], done: Mapping[int, int], arrays: Sequence[Any],
     """
     held = {id(owner(arrays[k])) for k in kept}
     held |= {id(owner(arrays[done[id(node)]])) for node in nodes if id(node) in done}
-    waiting: dict[int, tuple[Node, dict[int, int]]] = {}
+    waiting: list[tuple[Node, dict[int, int]]] = []
     for node in nodes:
-        if id(node) not in done and not isinstance(node, Scalar):
-            owners = [owner(arrays[k]) for k in _read(node, done)]
-            freed = {id(a): a.nbytes for a in owners if a.nbytes >= LEAST_FREED}
-            waiting[id(node)] = node, {k: n for k, n in freed.items() if k not in held}
-    times = Counter(which for _, freed in waiting.values() for which in freed)
+        if id(node) not in done:
+            read = map(owner, (arrays[k] for k in _read(node, done)))
+            waiting.append((node, {id(a): a.nbytes for a in read if id(a) not in held}))
+    times = Counter(which for _, freed in waiting for which in freed)
 
-    def alone(each: tuple[Node, dict[int, int]]) -> int:
-        node, freed = each
+    def gain(node: Node, freed: dict[int, int]) -> int:
         return sum(n for which, n in freed.items() if times[which] == 1) - node.nbytes
 
-    best = max(waiting.values(), key=alone, default=None)
-    if best is not None and alone(best) > 0:
-        return [best[0]]
-    together = [node for node, freed in waiting.values() if freed]
-    freed = {which: n for _, each in waiting.values() for which, n in each.items()}
-    return together if sum(freed.values()) > sum(node.nbytes for node in together) else []
+    waiting = sorted((each for each in waiting if each[1]), key=lambda each: gain(*each))
+    freed = {which: n for _, each in waiting for which, n in each.items()}
+    more = sum(freed.values()) - sum(node.nbytes for node, _ in waiting)
+    pays = more >= LEAST_FREED or (waiting and gain(*waiting[-1]) >= LEAST_FREED)
+    # One by one, so that what is let go of makes room for the next.
+    return waiting[-1][0] if pays else None
 
 
 def _read(node: Node, done: Mapping[int, int]) -> set[int]:

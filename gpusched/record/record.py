@@ -704,8 +704,8 @@ class Recorder:
         kept = {*self.given, *(register for register, _ in self._constants)}
         chunks = [chunk for each in self.chunks if (chunk := each()) is not None]
         nodes = list({id(chunk._node): chunk._node for chunk in chunks}.values())
-        while found := early(nodes, self._done, self._registers, kept):
-            self.flush(found)
+        while (node := early(nodes, self._done, self._registers, kept)) is not None:
+            self.flush([node])
 
     def _is_array(self, value: Any) -> bool:
         scalar = isinstance(value, np.generic) and self.device.can.host_memory

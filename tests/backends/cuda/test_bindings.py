@@ -25,12 +25,12 @@ PARTS = {"complex", "real", "imag"}
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - PARTS))
 def test_names_of_templates_are_bound(name: str) -> None:
-    bound = set(bindings.namespace()) | set(generate._helpers()) | BUILTINS | {"a", "b", "c"}
+    bound = set(bindings.namespace()) | set(generate._helpers()) | BUILTINS | set("abcde")
     for table in OPERATIONS[name].templates:
         for kind, template in table.items():
             for width, dtype in (("f32", "float32"), ("f64", "float64")):
                 # Kernels compute float16 in float32.
                 others = {"b": "bool", "i": "int32", "u": "uint8", "e": "float32"}
                 dtype = dtype if kind == "f" else others[kind]
-                source = template.format("a", "b", "c", T=dtype, P=dtype, W=width)
+                source = template.format(*"abcde", T=dtype, P=dtype, W=width)
                 assert names_used(source) - {"bool"} <= bound
