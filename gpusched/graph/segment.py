@@ -619,7 +619,7 @@ class Segment:
             for (register, function, step), gone in zip(self.calls, self.last_uses, strict=True):
                 recorder.step = register
                 local[register] = step.call(function, local)
-                recorder.forget([local[k] for k in gone])
+                recorder.gone.update([id(local[k]) for k in gone])
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)

@@ -111,6 +111,8 @@ class Recorder:
         self._registers: Registers = []
         self.chunks: list[Callable[[], Any]] = []
         """Weak references to its lazy chunks: NumPy has an array for each that there still is."""
+        self.gone: set[int] = set()
+        """Those, by identity, that nobody reads again, though their objects are still there."""
         self.given: set[int] = set()
         """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
@@ -694,16 +696,12 @@ class Recorder:
             self._postpone(step)
         return leaves[0] if single else type(found)(leaves)
 
-    def forget(self, chunks: list[Any]) -> None:
-        """Note that nobody reads some chunks again, though their objects are still there."""
-        gone = set(map(id, chunks))
-        self.chunks = [each for each in self.chunks if id(each()) not in gone]
-
     def _compute_early(self) -> None:
         """Compute what keeps more memory from being let go of than its value takes."""
         kept = {*self.given, *(register for register, _ in self._constants)}
-        chunks = [chunk for each in self.chunks if (chunk := each()) is not None]
-        nodes = list({id(chunk._node): chunk._node for chunk in chunks}.values())
+        there = (chunk for each in self.chunks if (chunk := each()) is not None)
+        held = {id(chunk._node): chunk._node for chunk in there if id(chunk) not in self.gone}
+        nodes = list(held.values())
         while (node := early(nodes, self._done, self._registers, kept)) is not None:
             self.flush([node])
 
