@@ -273,3 +273,16 @@ def test_eight_rolls_are_added_up_one_by_one() -> None:
         (found,) = large(allocated(wide().map_blocks(life, dtype="f8")))
     assert found.fused == pytest.approx(4 * MIB, rel=0.01)
     assert found.predicted.peak == 4 * MIB
+
+
+def in_vain(x: Any) -> Any:
+    np.roll(x, 1, 0)
+    np.roll(x, 2, 0)
+    return x * 2 + 1
+
+
+def test_results_that_nobody_reads_are_gone_at_once() -> None:
+    with kernels_that_do_nothing():
+        (found,) = large(allocated(wide().map_blocks(in_vain, dtype="f8")))
+    assert found.predicted.peak == 2 * MIB
+    assert found.fused == pytest.approx(2 * MIB, rel=0.01)
