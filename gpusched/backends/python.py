@@ -154,7 +154,7 @@ def uninitialised(size: int, dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "b":
         return np.arange(size) % 2 == 0
     limits = np.iinfo(dtype)
-    return np.where(np.arange(size) % 2, limits.max, limits.min).astype(dtype)
+    return np.where(np.arange(size) % 2, dtype.type(limits.max), dtype.type(limits.min))
 
 
 def namespace() -> dict[str, Any]:

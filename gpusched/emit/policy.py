@@ -26,6 +26,10 @@ LEAST_JOINED = 1 << 18
 """Bytes of what would be joined for each call of the kernel at least: a call, with what prepares
 it, takes as long as copying some of that."""
 
+LEAST_FREED = 1 << 18
+"""Bytes that are let go of by computing something at once, rather than with what comes later: as
+much is moved in the time of a call."""
+
 TILE_ROWS = 8
 """Rows of a tile are a multiple of this, so that kernels that join several at once join the same
 ones as in a whole chunk."""

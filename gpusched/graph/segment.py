@@ -187,7 +187,7 @@ class Segment:
 
     def _last_uses(self, steps: list[tuple[int, ProgramStep]]) -> tuple[tuple[int, ...], ...]:
         kept = set(self.inputs).difference(self.dying) | set(self.outputs)
-        return last_uses([step.registers for _, step in steps], kept)
+        return last_uses([{register, *step.registers} for register, step in steps], kept)
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
@@ -617,9 +617,10 @@ class Segment:
             if isinstance(piece := local[register], LazyChunk):
                 recorder.wants_own(piece._node)
         with recorder.own_numbers():
-            for register, function, step in self.calls:
+            for (register, function, step), gone in zip(self.calls, self.last_uses, strict=True):
                 recorder.step = register
                 local[register] = step.call(function, local)
+                recorder.gone.update([id(local[k]) for k in gone])
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)

@@ -12,22 +12,7 @@ from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.plan import Call, Plan, Step, reads, written
 from gpusched.plan.unjoined import UnjoinedLaunch
-
-
-def owner(array: Any) -> Any:
-    """Return the array whose memory a view shows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.inspection.task_memory import owner
-    >>> whole = np.zeros(10)
-    >>> owner(whole[2:][::2]) is whole
-    True
-    """
-    while isinstance(getattr(array, "base", None), np.ndarray):
-        array = array.base
-    return array
+from gpusched.record.held import owner
 
 
 def untouched(made: Any, given: Iterable[Any]) -> Any:
@@ -98,7 +83,10 @@ def peak(plan: Plan, steps: Iterable[tuple[Step, tuple[int, ...]]], registers: l
         Arrays that are kept alive meanwhile: the task's inputs and the results so far.
     """
     alive = {register for _, register in plan.arrays} | {r for r, _ in plan.constants}
-    most = held([*outside, *(registers[r] for r in alive)])
+    shared = {id(owner(array)) for array in outside}
+    # Of what the plan makes, the whole is there as long as a view of it; the rest is there anyway.
+    wholes = [None if id(owner(array)) in shared else owner(array) for array in registers]
+    most = held([*outside, *(wholes[r] for r in alive)])
     for step, dying in steps:
         alive |= written(step)
         more = 0
@@ -107,7 +95,7 @@ def peak(plan: Plan, steps: Iterable[tuple[Step, tuple[int, ...]]], registers: l
             more = temporaries(step.function, given) or 0
         if isinstance(step, UnjoinedLaunch):
             more = step.largest_copy
-        most = max(most, held([*outside, *(registers[r] for r in alive)]) + more)
+        most = max(most, held([*outside, *(wholes[r] for r in alive)]) + more)
         alive -= set(dying)
     return most
 

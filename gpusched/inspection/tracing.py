@@ -87,6 +87,11 @@ class TracingRecorder(Recorder):
                 return
             frame = frame.f_back
 
+    def _compute_early(self) -> None:
+        # Python's dictionary of a frame's variables holds chunks that are gone until it is asked.
+        self._names()
+        super()._compute_early()
+
     def launch(self, builder: KernelBuilder, targets: list[int],
                part: Part | None = None) -> Launch | Empty:  # fmt: skip
         """Record a launch, and keep it with its builder."""

@@ -14,9 +14,10 @@ from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.inspection.standins import arrays_in
-from gpusched.inspection.task_memory import held, owner
+from gpusched.inspection.task_memory import held
 from gpusched.inspection.temporaries import temporaries
 from gpusched.record.chunk import LazyChunk
+from gpusched.record.held import owner
 
 
 @dataclass(frozen=True)

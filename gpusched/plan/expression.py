@@ -7,6 +7,7 @@ shows every one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, field
 from functools import lru_cache
@@ -58,6 +59,11 @@ class Node:
     def ndim(self) -> int:
         """How many axes there are."""
         return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values, were they in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, eq=False)

@@ -392,8 +392,8 @@ class _Together:
         return sum(getattr(self.arrays[r], "nbytes", 0) for r in registers) > room()
 
 
-def read(step: Step) -> set[int]:
-    """Return the registers a step reads; tiles also read what they have written."""
+def touched(step: Step) -> set[int]:
+    """Return the registers a step reads or writes: what nobody reads later is let go of then."""
     if isinstance(step, TiledLaunches):
-        return set().union(*map(reads, step.launches))
-    return reads(step)
+        return set().union(*map(touched, step.launches))
+    return reads(step) | written(step)

@@ -7,5 +7,5 @@ In the order of calls: `chunk` is the lazy chunk, whose NumPy functions are thos
 ufuncs of other libraries; `complexes` are NumPy's functions of complex numbers, on their `parts`;
 `pure` says which calls leave their arguments as they are; `catalogue` is the table of what is known
 of functions, and `bytecode` shows what users' functions do; `record` makes nodes of what they do,
-and has them planned.
+and has them planned; `held` says which of them have to be computed early, for want of memory.
 """

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import lru_cache, reduce
 from operator import add, and_, floordiv, mul, neg, sub
 from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -109,7 +110,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     Lives as long as one recording, in the thread of the recording.
     """
 
-    __slots__ = ("_fresh", "_node", "_owned", "_recorder", "_scalar")
+    __slots__ = ("__weakref__", "_fresh", "_node", "_owned", "_recorder", "_scalar")
 
     def __init__(
         self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False
@@ -119,6 +120,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._scalar = scalar
         self._fresh = fresh  # no input and no view shares its memory: it may change in place
         self._owned = fresh  # nor did one when it was made: as a result it is an array of its own
+        recorder.chunks.append(ref(self))
 
     # What is known without computing ------------------------------------------------------
 

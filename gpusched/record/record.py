@@ -17,7 +17,7 @@ from gpusched.emit.dtypes import SUPPORTED, computed
 from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
-from gpusched.emit.policy import LANES
+from gpusched.emit.policy import LANES, LEAST_FREED
 from gpusched.plan import tiers, tiles, unjoined
 from gpusched.plan.expression import (
     Apply,
@@ -53,7 +53,6 @@ from gpusched.plan.plan import (
     by_calls,
     kind,
     last_uses,
-    reads,
     substitute,
     used_registers,
     written,
@@ -61,6 +60,7 @@ from gpusched.plan.plan import (
 from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups, not_streamed
 from gpusched.record import parts
 from gpusched.record.catalogue import has, own
+from gpusched.record.held import early, owner
 from gpusched.store.handles import Runnable
 
 PYTHON_SCALARS = (bool, int, float)
@@ -110,6 +110,10 @@ class Recorder:
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []
+        self.chunks: list[Callable[[], Any]] = []
+        """Weak references to its lazy chunks: NumPy has an array for each that there still is."""
+        self.gone: set[int] = set()
+        """Those, by identity, that nobody reads again, though their objects are still there."""
         self.given: set[int] = set()
         """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
@@ -657,7 +661,9 @@ class Recorder:
     def register(self, node: Node) -> int:
         """Return the register that holds `node`, computing it first if need be."""
         if id(node) not in self._done:
-            self.flush([node])
+            if node.nbytes >= LEAST_FREED:
+                self._compute_early()
+            self.flush([] if id(node) in self._done else [node])
         return self._done[id(node)]
 
     def array(self, node: Node) -> Any:
@@ -704,6 +710,9 @@ class Recorder:
             return found
         scalars = [isinstance(v, np.generic) for v in values]
         arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
+        there = {id(owner(registers[k])) for k in read}
+        if any(a.nbytes >= LEAST_FREED and id(owner(a)) not in there for a in arrays):
+            self._compute_early()
         leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
@@ -712,6 +721,15 @@ class Recorder:
         if waits:
             self._postpone(step)
         return leaves[0] if single else type(found)(leaves)
+
+    def _compute_early(self) -> None:
+        """Compute what keeps more memory from being let go of than its value takes."""
+        kept = {*self.given, *(register for register, _ in self._constants)}
+        there = (chunk for each in self.chunks if (chunk := each()) is not None)
+        held = {id(chunk._node): chunk._node for chunk in there if id(chunk) not in self.gone}
+        nodes = list(held.values())
+        while (node := early(nodes, self._done, self._registers, kept)) is not None:
+            self.flush([node])
 
     def _is_array(self, value: Any) -> bool:
         scalar = isinstance(value, np.generic) and self.device.can.host_memory
@@ -873,9 +891,9 @@ class Recorder:
         kept = used_registers(result)
         constants = tuple(self._constants)
         steps = unjoined.arranged(list(self.steps), kept, self._registers, self.apart)
-        dying = last_uses(map(reads, steps), kept)
+        dying = last_uses(map(tiles.touched, steps), kept)
         running = tiles.arranged(steps, dying, self._registers, self.apart)
-        ends = last_uses(map(tiles.read, running), kept)
+        ends = last_uses(map(tiles.touched, running), kept)
         launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
         for step in steps:

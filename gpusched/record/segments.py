@@ -122,6 +122,7 @@ def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
     number, total = add(~missing, np.int64), add(values, np.float64)
     recorder.flush([number._node, total._node])  # in one kernel
     least = np.maximum(number, 1)
+    # Nothing is computed from here to the sums: only they leave out what has a label below 0.
     centre = at(total / least, marks, axis)
     away = np.where(missing, 0.0, values - centre) if skip else values - centre
     apart, squares = add(away, np.float64), add(np.square(away), np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -196,3 +197,92 @@ def test_lengths_that_depend_on_values_are_not_known() -> None:
     x = wide().ravel()
     found = explain(x[x > 0.5] * 2 + 1)
     assert not found.totals.peak_exact and not found.totals.peak_unfused_exact
+
+
+CALLS = {
+    "roll": "np.roll({a}, {k}, 0)",
+    "roll-along": "np.roll({a}, {k}, 1)",
+    "roll-axes": "np.roll({a}, ({k}, 1), (0, 1)) * {b}",
+    "join": "np.concatenate([{a}, {b}], 1)[:, {k}:][:, : {a}.shape[1]]",
+    "join-rows": "np.concatenate([{a}, {b}])[: {a}.shape[0]]",
+    "repeat": "np.repeat({a}, 2, axis=1)[:, ::2] + {b}",
+    "where": "np.where({a} > {b}, {a}, {b} * {k})",
+    "add": "{a} + {b}",
+    "scale": "{a} * {k} + 1",
+    "compare": "({a} > {k}) * 1.0",
+    "narrow": "{a}.astype('f4').astype('f8')",
+    "turn": "{a}[::-1] + {b}",
+    "turn-axes": "np.roll({a}.T, {k}, 0).T + {b}",
+    "centre": "{a} - {b}.mean(axis=1, keepdims=True)",
+    "share": "{a} / ({b}.sum(axis=0) + {k})",
+    "total": "{a} + np.roll({b}, {k}, 1).sum()",
+    "cumulate": "np.cumsum({a}, axis=1)",
+}
+"""Of values before, by name: calls that have no kernel, and what is computed beside them."""
+
+
+def function_of(calls: list[tuple[str, int, bool, int]]) -> Callable[..., Any]:
+    """Return a function whose variables are gone after their last use, as those of expressions."""
+    named = ["x", "y"]
+    made = []
+    for name, back, swapped, k in calls:
+        a, b = named[-1], named[-1 - back % min(3, len(named))]
+        if swapped and "{b}" in CALLS[name]:
+            a, b = b, a
+        named.append(f"v{len(made)}")
+        made.append(CALLS[name].format(a=a, b=b, k=k))
+    lines = []
+    for number, call in enumerate(made):
+        later = " ".join(made[number + 1 :]).replace("(", " ").replace("[", " ")
+        gone = [n for n in named[: number + 2] if not re.search(rf"\b{n}\b", later)]
+        lines += [f"v{number} = {call}", *(f"{n} = None" for n in gone)]
+    text = "\n    ".join(["def function(x, y):", *lines, f"return {named[-1]}"])
+    names: dict[str, Any] = {"np": np}
+    exec(text, names)
+    function: Callable[..., Any] = names["function"]
+    return function
+
+
+CALLED = st.tuples(
+    st.sampled_from(sorted(CALLS)), st.integers(0, 2), st.booleans(), st.integers(1, 40)
+)
+
+
+@given(calls=st.lists(CALLED, min_size=2, max_size=9), around=st.booleans())
+def test_functions_hold_a_chunk_more_than_in_numpy_at_most(
+    calls: list[tuple[str, int, bool, int]], around: bool
+) -> None:
+    program = da.map_blocks(function_of(calls), wide(), wide(1), dtype="f8")
+    if around:
+        program = (program * 2).map_blocks(np.roll, 3, axis=0) - program
+    # Where errors are reported, what is not needed is computed as well.
+    with kernels_that_do_nothing(), np.errstate(all="ignore"):
+        for each in large(allocated(program)):
+            assert each.fused <= each.plain + 1.02 * MIB
+            if each.predicted.peak_known:
+                assert each.predicted.peak == pytest.approx(each.fused, rel=0.1)
+
+
+def life(x: Any) -> Any:
+    moves = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
+    return sum(np.roll(x, move, (0, 1)) for move in moves)
+
+
+def test_eight_rolls_are_added_up_one_by_one() -> None:
+    with kernels_that_do_nothing():
+        (found,) = large(allocated(wide().map_blocks(life, dtype="f8")))
+    assert found.fused == pytest.approx(4 * MIB, rel=0.01)
+    assert found.predicted.peak == 4 * MIB
+
+
+def in_vain(x: Any) -> Any:
+    np.roll(x, 1, 0)
+    np.roll(x, 2, 0)
+    return x * 2 + 1
+
+
+def test_results_that_nobody_reads_are_gone_at_once() -> None:
+    with kernels_that_do_nothing():
+        (found,) = large(allocated(wide().map_blocks(in_vain, dtype="f8")))
+    assert found.predicted.peak == 2 * MIB
+    assert found.fused == pytest.approx(2 * MIB, rel=0.01)

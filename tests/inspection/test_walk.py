@@ -13,8 +13,9 @@ from distributed import Client
 from gpusched import explain
 from gpusched.inspection.gather import gather
 from gpusched.inspection.standins import extent, fresh
-from gpusched.inspection.task_memory import held, owner
+from gpusched.inspection.task_memory import held
 from gpusched.inspection.walk import Walk
+from gpusched.record.held import owner
 
 from .programs import numbers
 
