@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding
@@ -36,40 +35,12 @@ class _Model(models.PrimitiveModel):
 
 ELEMENT = Float16()
 
-Conversion = Callable[[Any, Any], Any]
-
-
-def conversions(widened: Conversion, narrowed: Conversion) -> tuple[Any, Any, Any]:
-    """Return ``from_float16``, ``to_float16`` and ``round_to_float16`` by such instructions."""
-
-    @intrinsic
-    def from_float16(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return widened(builder, args[0])
-
-        return (types.float32(x), generate) if isinstance(x, Float16) else None
-
-    @intrinsic
-    def to_float16(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return narrowed(builder, halves.to_single(builder, args[0]))
-
-        return (ELEMENT(x), generate) if isinstance(x, types.Float) else None
-
-    @intrinsic
-    def round_to_float16(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return widened(builder, narrowed(builder, halves.to_single(builder, args[0])))
-
-        return (types.float32(x), generate) if isinstance(x, types.Float) else None
-
-    return from_float16, to_float16, round_to_float16
-
-
+COMPILER = intrinsic, types
+"""What `gpusched.backends.halves.conversions` takes of numba."""
 BY_INSTRUCTIONS = halves.widened, halves.narrowed
 BY_STEPS = halves.widened_by_steps, halves.narrowed_by_steps
-from_float16, to_float16, round_to_float16 = conversions(
-    *(BY_INSTRUCTIONS if HAS_INSTRUCTIONS else BY_STEPS)
+from_float16, to_float16, round_to_float16 = halves.conversions(
+    COMPILER, ELEMENT, *(BY_INSTRUCTIONS if HAS_INSTRUCTIONS else BY_STEPS)
 )
 
 __all__ = ["ELEMENT", "from_float16", "round_to_float16", "to_float16"]

@@ -6,6 +6,7 @@ others; LLVM would call functions of its own runtime library there, which kernel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -74,3 +75,46 @@ def to_single(builder: Any, number: Any) -> Any:
     sticky = builder.select(more, _BITS64(1 << _KEPT), _BITS64(0))
     high = builder.and_(bits, _BITS64(-1 << _KEPT))
     return builder.fptrunc(builder.bitcast(builder.or_(high, sticky), _DOUBLE), _SINGLE)
+
+
+Conversion = Callable[[Any, Any], Any]
+
+
+def conversions(
+    compiler: tuple[Any, Any], element: Any, widened: Conversion, narrowed: Conversion
+) -> tuple[Any, Any, Any]:
+    """Return ``from_float16``, ``to_float16`` and ``round_to_float16`` for a compiler.
+
+    Parameters
+    ----------
+    compiler
+        Its ``intrinsic`` and its ``types``: numba's, or numba-cuda's.
+    element
+        The type that it has for elements of float16.
+    widened, narrowed
+        Make instructions that convert an element's bits to float32, and that back.
+    """
+    intrinsic, types = compiler
+
+    @intrinsic
+    def from_float16(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return widened(builder, args[0])
+
+        return (types.float32(x), generate) if x == element else None
+
+    @intrinsic
+    def to_float16(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return narrowed(builder, to_single(builder, args[0]))
+
+        return (element(x), generate) if isinstance(x, types.Float) else None
+
+    @intrinsic
+    def round_to_float16(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return widened(builder, narrowed(builder, to_single(builder, args[0])))
+
+        return (types.float32(x), generate) if isinstance(x, types.Float) else None
+
+    return from_float16, to_float16, round_to_float16

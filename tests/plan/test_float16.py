@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.backends import cpu, float16, native
+from gpusched.backends import cpu, float16, halves, native
 from gpusched.breaks import GraphBreak
 from gpusched.emit import dtypes
 from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
@@ -43,9 +43,9 @@ def conversions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if not by_steps and not float16.HAS_INSTRUCTIONS:
         pytest.skip("this processor has no instruction for it")
     ways = float16.BY_STEPS if by_steps else float16.BY_INSTRUCTIONS
-    made = zip(("from_float16", "to_float16", "round_to_float16"), float16.conversions(*ways),
-               strict=True)  # fmt: skip
-    for name, function in made:
+    made = halves.conversions(float16.COMPILER, float16.ELEMENT, *ways)
+    names = ("from_float16", "to_float16", "round_to_float16")
+    for name, function in zip(names, made, strict=True):
         monkeypatch.setattr(float16, name, function)
     return str(request.param)
 

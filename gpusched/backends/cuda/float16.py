@@ -30,38 +30,11 @@ def _widened(builder: Any, bits: Any) -> Any:
 
 
 def _narrowed(builder: Any, number: Any) -> Any:
-    number = halves.to_single(builder, number)
     return _convert(builder, "llvm.convert.to.fp16.f32", _BITS, number)
 
 
-@intrinsic
-def from_float16(typing_context: Any, x: Any) -> Any:
-    """Return the float32 that is equal to an element."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _widened(builder, args[0])
-
-    return (types.float32(x), generate) if x == ELEMENT else None
-
-
-@intrinsic
-def to_float16(typing_context: Any, x: Any) -> Any:
-    """Return the element that is nearest to a number."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _narrowed(builder, args[0])
-
-    return (ELEMENT(x), generate) if isinstance(x, types.Float) else None
-
-
-@intrinsic
-def round_to_float16(typing_context: Any, x: Any) -> Any:
-    """Return the float32 that is equal to it."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _widened(builder, _narrowed(builder, args[0]))
-
-    return (types.float32(x), generate) if isinstance(x, types.Float) else None
-
+from_float16, to_float16, round_to_float16 = halves.conversions(
+    (intrinsic, types), ELEMENT, _widened, _narrowed
+)
 
 __all__ = ["ELEMENT", "from_float16", "round_to_float16", "to_float16"]
