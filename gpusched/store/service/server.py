@@ -8,6 +8,7 @@ when it has had nothing to do for a while.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import io
 import logging
@@ -15,7 +16,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,11 @@ class Server:
             if self._is_met():
                 self._place.socket.unlink(missing_ok=True)
             listening.close()
-            for writer in self._clients.values():
-                writer.close()
             self._compilers.close()
+            for writer in list(self._clients.values()):
+                writer.transport.abort()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
 
     def _is_over(self) -> bool:
         if self._compilations:
@@ -232,7 +234,7 @@ def _socket_of(writer: asyncio.StreamWriter) -> socket.socket:
     return socket.fromfd(found.fileno(), found.family, found.type)
 
 
-@contextmanager
+@contextlib.contextmanager
 def only_one(place: Place) -> Iterator[bool]:
     """Hold the lock of a place, and say whether this process has it.
 

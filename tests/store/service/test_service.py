@@ -68,7 +68,10 @@ def test_a_kernel_comes_from_the_service_and_is_kept(folder: Path) -> None:
     (name,), (seconds,) = client.made().keys(), client.made().values()
     assert name == sample_kernel().name and seconds > 0
     assert statistics().unused_compilations == pytest.approx({name: seconds}, abs=1e-6)
+    served = psutil.Process(pid())
     client.stop()
+    served.wait(PATIENCE)
+    assert client.place().log.read_text() == ""
     assert client.made() == {}
     check(KernelCache().get(sample_kernel()))
     assert (statistics().compilations, statistics().kernels_loaded) == (1, 1)
