@@ -8,9 +8,10 @@ are shared: 0.04 ms, and 0.1 ms for the first object.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass
 from functools import partial
+from inspect import get_annotations
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(
-        cls: type | None = None, *, eq: bool = True, frozen: bool = False, **options: Any
+        cls: Any = None, *, eq: bool = True, frozen: bool = False, kw_only: bool = False
     ) -> Any:
         """Return a class with the methods of a dataclass.
 
@@ -33,27 +34,77 @@ else:
         frozen
             Whether fields stay as they are; of a class as of those that it derives from, which
             mypy sees to.
-        **options
-            Passed on to `dataclasses.dataclass`: none of ``init``, ``repr`` and ``order``. What
-            is no parameter has no function that makes it.
+        kw_only
+            Whether fields are given by name, unless `field` says so of them.
         """
         if cls is None:
-            return partial(dataclass, eq=eq, frozen=frozen, **options)
+            return partial(dataclass, eq=eq, frozen=frozen, kw_only=kw_only)
         own = set(cls.__dict__)
         cls.__doc__ = cls.__doc__ or cls.__name__  # Python would ask for the signature.
-        made = dataclasses.dataclass(cls, init=False, eq=False, repr=False, **options)
-        made.__init__ = _Init(made, frozen)
-        methods = {"__repr__": _repr}
+        setattr(cls, _OWN, _fields(cls, kw_only))
+        for name in _PYTHONS:
+            setattr(cls, name, _Pythons(cls, name, frozen))
+        cls.__init__ = _Init(cls, frozen)
+        methods: dict[str, Any] = {"__repr__": _repr}
         if frozen:
-            methods["__setattr__"], methods["__delattr__"] = _frozen(made)
+            methods["__setattr__"], methods["__delattr__"] = _frozen(cls)
         if eq:
             # A class that defines __eq__ has None as its __hash__.
             own -= {"__hash__"} if cls.__dict__.get("__hash__", _repr) is None else set()
-            methods["__eq__"] = _equality(made)
-            methods["__hash__"] = _hash(made) if frozen else None
+            methods["__eq__"] = _equality(cls)
+            methods["__hash__"] = _hash(cls) if frozen else None
         for name in methods.keys() - own:
-            setattr(made, name, methods[name])
-        return made
+            setattr(cls, name, methods[name])
+        return cls
+
+
+_OWN = "__gpusched_fields__"
+"""Attribute of classes with their fields by name, those that they inherit first."""
+_PYTHONS = "__dataclass_fields__", "__dataclass_params__", "__match_args__"
+"""What Python's own functions, derived classes and statements ask of a dataclass."""
+
+
+def _fields(cls: Any, kw_only: bool) -> dict[str, Field[Any]]:
+    """Return the fields of a class, and set their defaults."""
+    found: dict[str, Field[Any]] = {}
+    for base in reversed(cls.__mro__[1:]):
+        found |= vars(base).get(_OWN, vars(base).get(_PYTHONS[0], {}))
+    for name, kind in get_annotations(cls).items():
+        if kind.startswith("ClassVar"):
+            continue
+        given = cls.__dict__.get(name, MISSING)
+        made = given if isinstance(given, Field) else field(default=given)
+        made.name, made.type = name, kind
+        made.kw_only = kw_only if made.kw_only is MISSING else made.kw_only
+        found[name] = made
+        if made.default is not MISSING:
+            setattr(cls, name, made.default)
+        elif made is given:
+            delattr(cls, name)
+    return found
+
+
+class _Pythons:
+    """What Python gives a dataclass, until somebody asks.
+
+    Notes
+    -----
+    Thread-safe: two threads make the same.
+    """
+
+    def __init__(self, cls: Any, name: str, frozen: bool) -> None:
+        self._cls = cls
+        self._name = name
+        # Python would compile methods that freeze it.
+        self._frozen = frozen and name == "__dataclass_params__"
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        fields = [(name, each.type, each) for name, each in getattr(self._cls, _OWN).items()]
+        made = make_dataclass(self._cls.__name__, fields, init=False, repr=False, eq=False,
+                              frozen=self._frozen)  # fmt: skip
+        value = getattr(made, self._name)
+        setattr(self._cls, self._name, value)
+        return value
 
 
 class _Init:
@@ -86,21 +137,21 @@ _FACTORY = _Factory()
 
 def _compiled(cls: Any, frozen: bool) -> Any:
     """Return the ``__init__`` of a class, as `dataclasses.dataclass` writes it."""
-    fields = dataclasses.fields(cls)
+    fields = getattr(cls, _OWN).values()
     scope: dict[str, Any] = {"_set": object.__setattr__, "_factory": _FACTORY}
     parameters: dict[bool, list[str]] = {False: ["self"], True: []}
     body = []
-    for field in (each for each in fields if each.init):
-        name = value = field.name
-        makes = field.default_factory is not dataclasses.MISSING
+    for each in (each for each in fields if each.init):
+        name = value = each.name
+        makes = each.default_factory is not MISSING
         if makes:
-            scope[f"_make_{name}"] = field.default_factory
+            scope[f"_make_{name}"] = each.default_factory
             value = f"_make_{name}() if {name} is _factory else {name}"
         default = "=_factory" if makes else ""
-        if field.default is not dataclasses.MISSING:
-            scope[f"_default_{name}"] = field.default
+        if each.default is not MISSING:
+            scope[f"_default_{name}"] = each.default
             default = f"=_default_{name}"
-        parameters[bool(field.kw_only)].append(name + default)
+        parameters[bool(each.kw_only)].append(name + default)
         body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
@@ -109,24 +160,22 @@ def _compiled(cls: Any, frozen: bool) -> Any:
     exec(f"def __init__({', '.join(parameters[False] + named)}):{lines}", scope)
     init = scope["__init__"]
     init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
-    init.__annotations__ = {field.name: field.type for field in fields if field.init} | {
-        "return": None
-    }
+    init.__annotations__ = {each.name: each.type for each in fields if each.init} | {"return": None}
     return init
 
 
 def _frozen(cls: Any) -> tuple[Callable[..., None], Callable[..., None]]:
     """Return the methods that keep an object's fields as they are."""
-    names = {field.name for field in dataclasses.fields(cls)}
+    names = getattr(cls, _OWN)
 
     def set_attribute(self: Any, name: str, value: Any) -> None:
         if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
     def delete_attribute(self: Any, name: str) -> None:
         if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+            raise FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
     return set_attribute, delete_attribute
@@ -134,12 +183,12 @@ def _frozen(cls: Any) -> tuple[Callable[..., None], Callable[..., None]]:
 
 @recursive_repr()
 def _repr(self: Any) -> str:
-    shown = (field.name for field in dataclasses.fields(self) if field.repr)
+    shown = (each.name for each in getattr(self, _OWN).values() if each.repr)
     return f"{type(self).__qualname__}({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
 
 
 def _equality(cls: Any) -> Callable[[Any, Any], Any]:
-    values = _getter([field.name for field in dataclasses.fields(cls) if field.compare])
+    values = _getter([each.name for each in getattr(cls, _OWN).values() if each.compare])
 
     def is_equal(self: Any, other: Any) -> Any:
         if other.__class__ is not self.__class__:
@@ -150,8 +199,8 @@ def _equality(cls: Any) -> Callable[[Any, Any], Any]:
 
 
 def _hash(cls: Any) -> Callable[[Any], int]:
-    hashed = [f.name for f in dataclasses.fields(cls) if (f.compare if f.hash is None else f.hash)]
-    values = _getter(hashed)
+    fields = getattr(cls, _OWN).values()
+    values = _getter([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
 
     def hash_of(self: Any) -> int:
         return hash(values(self))
