@@ -414,7 +414,20 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
 @lru_cache(maxsize=512)
 def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
     """Return what a handler takes: exactly the arguments and options that it honours."""
-    return inspect.signature(handler)
+    if not hasattr(handler, _LIKE):
+        return inspect.signature(handler)
+    other, left_out = getattr(handler, _LIKE)
+    found = signature_of(other)
+    return found.replace(parameters=[p for p in found.parameters.values() if p.name != left_out])
+
+
+_LIKE = "__gpusched_like__"
+
+
+def but(handler: Callable[..., Any], other: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a handler that takes what another one takes, but for the parameter of that name."""
+    setattr(handler, _LIKE, (other, name))
+    return handler
 
 
 def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:

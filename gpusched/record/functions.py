@@ -6,7 +6,6 @@ any other over to NumPy, as it does where one raises `UnfusibleError`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,6 +24,7 @@ from gpusched.record.chunk import (
     METHODS,
     UFUNC_METHODS,
     LazyChunk,
+    but,
     complex_chunk,
     compute,
     elementwise,
@@ -527,27 +527,20 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 def _without_combine(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return a handler whose option ``combine`` is not the program's to give."""
-    signature = inspect.signature(handler)
-    kept = [p for name, p in signature.parameters.items() if name != "combine"]
 
     def record(*args: Any, **kwargs: Any) -> Any:
         return handler(*args, **kwargs)
 
-    record.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-    return record
+    return but(record, handler, "combine")
 
 
 def method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method of a lazy chunk that does what the handler of a function does."""
-    signature = inspect.signature(handler)
 
     def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
         return handler(self._recorder, self, *args, **kwargs)
 
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=list(signature.parameters.values())[1:]
-    )
-    return method
+    return but(method, handler, "recorder")
 
 
 def _install() -> None:
