@@ -1,9 +1,9 @@
 """First calls, each in a process of its own, where no kernel is known, and where all are on disk.
 
 What is compared with plain dask's first call is the whole call: with what is imported in it, the
-start of the compile service, and what the compiler takes from the cores. Fusion is switched on before
-the data are made, as programs do. A second process of gpusched's then finds the kernels of the first
-on disk.
+start of the compile service, and what the compiler takes from the cores. Fusion is switched on
+before the data are made, as programs do. A second process of gpusched's then finds the kernels of
+the first on disk.
 """
 
 from __future__ import annotations
