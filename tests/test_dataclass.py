@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.dataclass import dataclass
+from gpusched.dataclass import MANY, dataclass
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def test_fields_say_what_is_shown_and_compared(cls: Any) -> None:
         cls(1, other=2)
 
 
-def test_init_is_compiled_for_the_first_object_as_python_compiles_it() -> None:
+@pytest.mark.parametrize("asked", [False, True])
+def test_init_is_as_python_compiles_it_before_it_is_compiled_and_after(asked: bool) -> None:
     def made(decorator: Any) -> Any:
         class First:
             a: int
@@ -101,17 +102,25 @@ def test_init_is_compiled_for_the_first_object_as_python_compiles_it() -> None:
         return decorator(frozen=True)(Second)
 
     found, expected = made(dataclass), made(dataclasses.dataclass)
-    assert not inspect.isfunction(found.__dict__["__init__"])
-    assert str(inspect.signature(found)) == str(inspect.signature(expected))
-    assert inspect.isfunction(found.__dict__["__init__"])
-    assert found.__init__.__qualname__ == f"{found.__qualname__}.__init__"
+    if asked:
+        assert str(inspect.signature(found)) == str(inspect.signature(expected))
+        assert found.__init__.__qualname__ == f"{found.__qualname__}.__init__"
     for make in (found, expected):
         assert str(make(1, d=3.0, c="e")).endswith("Second(a=1, b=[], c='e', after=2, d=3.0)")
         assert make(1) == make(1, [], 0.5, c="c") and make(1).b is not make(1).b
         with pytest.raises(TypeError, match="positional"):
             make()
+        with pytest.raises(TypeError, match="positional"):
+            make(1, [], 0.5, "c")
+        with pytest.raises(TypeError, match="multiple values for argument 'a'"):
+            make(1, a=1)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'e'"):
+            make(1, e=1)
         with pytest.raises(FrozenInstanceError):
             make(1).d = 2.0
+    assert inspect.isfunction(found.__dict__["__init__"]) is asked
+    assert [found(1, d=n).d for n in range(MANY)] == [*range(MANY)]
+    assert inspect.isfunction(found.__dict__["__init__"])
 
 
 def test_python_finds_its_fields() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import dask
 
+from gpusched.graph import early
 from gpusched.graph.libraries import FRAMES
 from gpusched.newest import Newest
 
@@ -29,6 +30,8 @@ _last: Newest[Site, str] = Newest(LIMIT)
 
 def note(array: Any) -> None:
     """Note where an array is made; one of dask's ``array_plugins``."""
+    if not early.has_begun:
+        early.begin()
     site = outside(1)
     if site is None:
         return

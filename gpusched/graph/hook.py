@@ -12,7 +12,7 @@ import dask
 from dask.core import flatten
 
 from gpusched.chunking import size
-from gpusched.graph import callsites
+from gpusched.graph import callsites, early
 from gpusched.graph.frontends import entry
 from gpusched.plan.modes import checked
 from gpusched.plan.overrides import Overrides, active
@@ -60,6 +60,7 @@ class Hook:
         """
         if _interceptors:
             return _interceptors[-1](dsk, keys, **kwargs)
+        early.has_graph = True
         # Imported by the first graph, since a worker that sees none can do without dask.array.
         from gpusched.graph.optimisation import optimise
 
@@ -149,6 +150,8 @@ class _Switch:
     def _set(self) -> None:
         on = self._hook is optimize
         entry.watch()
+        if on:
+            early.begin()
         settings = {
             "array_optimize": self._hook,
             "array_plugins": callsites.plugins(on),

@@ -21,7 +21,7 @@ from gpusched.graph.libraries import KEPT, found_by_name, package
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
-from gpusched.graph.safety import Examination
+from gpusched.graph.safety.examination import Examination
 from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.graph.shown import sees, shown_registers
 from gpusched.newest import Newest

@@ -32,7 +32,7 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.graph import safety, subgraph
+from gpusched.graph import subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
@@ -48,6 +48,8 @@ from gpusched.graph.known import (
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.partials import Guard, applied, bare, callables, name_of, slow_part
 from gpusched.graph.program import Program, keep, lasts
+from gpusched.graph.safety import examination
+from gpusched.graph.safety.examination import kind_of
 from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.shown import sees
 from gpusched.graph.subgraph import copied
@@ -134,8 +136,8 @@ class Functions:
             entry = self._known[id(function)] = function, _settled(function)
         if entry[1] is not None:
             return entry[1]
-        kinds = tuple(map(safety.kind_of, args))
-        names = tuple((name, safety.kind_of(value)) for name, value in kwargs.items())
+        kinds = tuple(map(kind_of, args))
+        names = tuple((name, kind_of(value)) for name, value in kwargs.items())
         key = id(function), kinds, names
         found = self._found.get(key)
         if found is None:
@@ -153,7 +155,7 @@ def _settled(function: Any) -> Traits | None:
 
 
 def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> Traits:
-    verdict = safety.examined(function, kinds, names)
+    verdict = examination.examined(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
     own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY

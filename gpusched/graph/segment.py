@@ -27,7 +27,7 @@ from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.partials import name_of
 from gpusched.graph.results import ResultRegisters, gains_alone
-from gpusched.graph.safety import NOTHING, Examination, is_own, reasons
+from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reasons
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.graph.tiled import Part, arranged, parts

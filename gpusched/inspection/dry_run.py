@@ -14,13 +14,13 @@ from gpusched.adapters.tasks import DataNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
-from gpusched.graph import safety
 from gpusched.graph.batch import calls_in
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.safety import said_of
+from gpusched.graph.safety import examination
+from gpusched.graph.safety.examination import kind_of, said_of
 from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.graph.subgraph import copied, evaluate
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
@@ -437,8 +437,8 @@ def unfusible(function: Any, args: Iterable[Any],
     library = getattr(bare(function), COMPUTED_BY, None)
     if library is not None:
         return False, GraphBreak.MODEL(f"a model that {library} computes")
-    names = {name: safety.kind_of(value) for name, value in kwargs.items()}
-    reason = safety.examined(function, map(safety.kind_of, args), names).reason
+    names = {name: kind_of(value) for name, value in kwargs.items()}
+    reason = examination.examined(function, map(kind_of, args), names).reason
     if reason is None:
         return None
     if reason.kind is GraphBreak.LIBRARY:

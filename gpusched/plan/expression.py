@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -155,11 +155,10 @@ class Segments(Reduce):
     Its shape is that of the argument, with the number of labels in place of the axis's length.
     """
 
-    _: KW_ONLY
-    labels: Leaf
+    labels: Leaf = field(kw_only=True)
     """An array of int64, one per element of the axis: each is less than the number of labels, and
     below 0 where the element belongs to none."""
-    initial: PythonScalar
+    initial: PythonScalar = field(kw_only=True)
     """What results start from: nothing that changes a value."""
 
 

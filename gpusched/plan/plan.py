@@ -189,7 +189,7 @@ class Empty:
             output.finish(output.allocate(self.device), registers)
 
 
-@dataclass(slots=True)
+@dataclass
 class Register:
     """A reference to a register inside a structure of arguments or results."""
 

@@ -68,15 +68,11 @@ def records_method(*names: str) -> Callable[[Handler], Handler]:
 
 def _method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method of a lazy chunk that does what the handler of a function does."""
-    signature = inspect.signature(handler)
 
     def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
         return handler(self._recorder, self, *args, **kwargs)
 
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=list(signature.parameters.values())[1:]
-    )
-    return method
+    return but(method, handler, "recorder")
 
 
 ITEMS = 128
@@ -457,7 +453,21 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
 @lru_cache(maxsize=512)
 def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
     """Return what a handler takes: exactly the arguments and options that it honours."""
-    return inspect.signature(handler)
+    if not hasattr(handler, _LIKE):
+        return inspect.signature(handler)
+    other, left_out = getattr(handler, _LIKE)
+    found = signature_of(other)
+    kept = [p for p in found.parameters.values() if p.name not in left_out]
+    return found.replace(parameters=kept)
+
+
+_LIKE = "__gpusched_like__"
+
+
+def but(handler: Callable[..., Any], other: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """Return a handler that takes what another one takes, but for the parameters of those names."""
+    setattr(handler, _LIKE, (other, names))
+    return handler
 
 
 def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:

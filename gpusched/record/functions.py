@@ -6,7 +6,6 @@ any other over to NumPy, as it does where one raises `UnfusibleError`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from gpusched.record.catalogue import own
 from gpusched.record.chunk import (
     UFUNC_METHODS,
     LazyChunk,
+    but,
     complex_chunk,
     compute,
     elementwise,
@@ -506,16 +506,12 @@ def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any =
 
 def _joining(handler: Callable[..., Any], combine: str) -> Callable[..., Any]:
     """Return a handler that joins values so, whose options are those that NumPy's function has."""
-    given = {"combine"} if combine in ("add", "multiply") else {"combine", "dtype"}
-    signature = inspect.signature(handler)
+    given = ("combine",) if combine in ("add", "multiply") else ("combine", "dtype")
 
     def record(*args: Any, **kwargs: Any) -> Any:
         return handler(*args, combine=combine, **kwargs)
 
-    record.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[p for name, p in signature.parameters.items() if name not in given]
-    )
-    return record
+    return but(record, handler, *given)
 
 
 for _name, _combine in {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum",

@@ -14,7 +14,7 @@ import zarr
 from PIL import Image
 
 from gpusched.graph import enable
-from gpusched.graph.safety import why_unsafe
+from gpusched.graph.safety.examination import why_unsafe
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.tiers import exhaustive
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import dask
@@ -44,6 +47,78 @@ def test_configuration_may_leave_it_to_the_first_graph(monkeypatch: pytest.Monke
     with dask.config.set({"gpusched.fusion.import-early": False}):
         early.prepare_for_tasks()
         early.prepare_for_graphs()
+
+
+PROGRAM = """
+import os, sys, threading, dask, dask.array
+from gpusched.graph import hook
+dask.config.set({"gpusched.fusion.import-early": True})
+before = {*sys.modules}
+hook.enable()
+"""
+"""Switches fusion on, as programs do before they make arrays."""
+
+
+def _run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + code], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.essential
+def test_thread_imports_nothing_that_may_be_seen_half_made() -> None:
+    """Whatever the program imports meanwhile: with no cycle, no two threads wait for each other."""
+    wait = "[t.join() for t in threading.enumerate() if t.name == 'gpusched-imports']\n"
+    found = _run(f"{wait}print(*sorted({{*sys.modules}} - before))").split()
+    assert {*early.GRAPHS, *early.TASKS} <= {*found}
+    others = {name.partition(".")[0] for name in found} - {"gpusched", *sys.stdlib_module_names}
+    assert others <= {"dask"} and [n for n in found if n.startswith("dask.array")] == []
+    for name in found:
+        spec = find_spec(name) if name.startswith("gpusched") else None
+        if spec is not None and spec.origin and spec.submodule_search_locations:
+            assert f" {name}" not in Path(spec.origin).read_text(), f"{name} imports its modules"
+
+
+@pytest.mark.processes
+def test_process_that_is_forked_meanwhile_can_import() -> None:
+    code = "child = os.fork()\nimport gpusched.graph.program\n"
+    assert _run(f"{code}if child: print(os.waitpid(child, 0)[1])") == "0\n"
+
+
+@pytest.mark.processes
+def test_process_may_end_at_once() -> None:
+    assert _run("") == ""
+
+
+def test_thread_is_for_programs_that_have_no_graph_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask.array", sys)
+    monkeypatch.setattr(early, "GRAPHS", ("missing_module",))
+    monkeypatch.setattr(early, "has_begun", False)
+    monkeypatch.setattr(early, "has_graph", True)
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda t: (begun.append(t), start(t)))
+    with dask.config.set(ON):
+        early.begin()
+        early.begin()
+    (thread,) = begun
+    thread.join()
+
+
+def test_process_without_threads_leaves_it_to_the_first_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setitem(sys.modules, "dask.array", sys)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(early, "has_begun", False)
+    with dask.config.set(ON):
+        early.begin()
+    assert early.has_begun
 
 
 @pytest.mark.processes

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
+from gpusched.graph.safety.examination import LIBRARY, examined, kind_of, why_unsafe
 from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
 from gpusched.graph.safety.instructions import State
 from gpusched.graph.safety.kinds import Kind, Known

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety import examined, why_unsafe
+from gpusched.graph.safety.examination import examined, why_unsafe
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError
 from tests.record.recording import assert_same, record

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety import examined, why_unsafe
 from gpusched.graph.safety.calls import Unsafe
+from gpusched.graph.safety.examination import examined, why_unsafe
 from gpusched.graph.safety.interpreter import Interpreter
 from gpusched.graph.safety.kinds import Kind, Known
 from gpusched.graph.safety.outside import Outside

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.breaks import Reason
-from gpusched.graph import libraries, safety
+from gpusched.graph import libraries
 from gpusched.graph.partials import bare
-from gpusched.graph.safety import interpreter
+from gpusched.graph.safety import examination, interpreter
 
 _found: dict[tuple[str, int, str], set[Reason | None]] = {}
 """By file, line and name, why a function was refused; None where it was not."""
 
-_examined = safety.examined
+_examined = examination.examined
 
 
-def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> safety.Verdict:
-    """Do what `gpusched.graph.safety.examined` does, and note what came of it."""
+def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> examination.Verdict:
+    """Do what `gpusched.graph.examination.examined` does, and note what came of it."""
     verdict = _examined(function, args, names)
-    if verdict.reason is not safety.LIBRARY:
+    if verdict.reason is not examination.LIBRARY:
         _found.setdefault(_place(bare(function)), set()).add(verdict.reason)
     return verdict
 
@@ -50,8 +50,8 @@ def package(value: Any) -> str:
 
 def pytest_configure(config: Any) -> None:
     """Note verdicts from now on."""
-    safety.examined = examined
-    for module in (safety, interpreter):
+    examination.examined = examined
+    for module in (examination, interpreter):
         vars(module)["package"] = package
 
 

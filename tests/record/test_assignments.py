@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph import enable
-from gpusched.graph.safety import why_unsafe
+from gpusched.graph.safety.examination import why_unsafe
 from gpusched.plan.expression import UnrecordableError
 from tests.graph.conftest import SETTINGS
 from tests.record.recording import assert_same, check, record

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety import why_unsafe
+from gpusched.graph.safety.examination import why_unsafe
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.chunk import ITEMS
 from tests.record.recording import BACKENDS, assert_same, check, record

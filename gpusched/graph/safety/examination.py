@@ -1,0 +1,201 @@
+"""Whether functions may be given lazy chunks, and which of a program's may not and why."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import Any
+
+import dask
+import numpy as np
+
+from gpusched.adapters.tasks import GraphNode, TaskRef
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.dataclass import dataclass
+from gpusched.graph.known import known
+from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
+from gpusched.graph.partials import applied, bare, name_of
+from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
+from gpusched.graph.safety.outside import Outside
+from gpusched.plan.plan import Register
+from gpusched.record.catalogue import own_traits
+
+LIBRARY = GraphBreak.LIBRARY("a library's own function")
+"""The reason given for functions of packages, which are not the user's to change."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a function may be given lazy chunks in one call."""
+
+    reason: Reason | None
+    """Why not; None if it may."""
+    outside: Outside = field(default_factory=Outside)
+    """What it reads from outside, as far as it was looked at."""
+
+
+def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Verdict:
+    """Return whether a function is safe for lazy chunks, called in that way.
+
+    Parameters
+    ----------
+    function
+        The function, or a partial application of it.
+    args, names
+        Kinds of its arguments, as `kind_of` returns them.
+    """
+    function, args, names = _spread(function, args, names)
+    if not isinstance(function, types.FunctionType):
+        return Verdict(_said_of_object(function))
+    if package(function) in FUNCTIONS:
+        return Verdict(LIBRARY)
+    # Programs that call no functions of the user's do without.
+    from gpusched.graph.safety.calls import Unsafe
+    from gpusched.graph.safety.interpreter import examine
+
+    outside = Outside()
+    try:
+        examine(function, args, names, outside)
+    except Unsafe as error:
+        return Verdict(error.reason, outside)
+    except Exception as error:
+        if dask.config.get("gpusched.fusion.strict", False):
+            raise
+        told = f"could not be examined: {type(error).__name__}: {error}"
+        return Verdict(GraphBreak.RECORDING(told))
+    return Verdict(None, outside)
+
+
+def _spread(
+    function: Any, args: Iterable[Any], names: Mapping[str, Any]
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Return what partial applications call in the end, and the kinds of all of its arguments."""
+    function, given, keywords = applied(function, (), {})
+    kinds = {name: kind_of(value) for name, value in keywords.items()}
+    return function, [*map(kind_of, given), *args], {**kinds, **names}
+
+
+def why_unsafe(function: Any) -> Reason | None:
+    """Return why `function` is not shown to be safe for lazy chunks, or None if it is.
+
+    Every argument without a default may be a chunk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.safety.examination import why_unsafe
+    >>> why_unsafe(lambda x: np.exp(x[1:] - x[:-1]).sum(axis=0)) is None
+    True
+    >>> def first_is_zero(x):
+    ...     x[0] = 0
+    ...     return x
+    >>> why_unsafe(first_is_zero)
+    'assigns to elements of an array (store_subscr, line 2)'
+    """
+    inner = bare(function)
+    if not isinstance(inner, types.FunctionType):
+        return examined(function, (), {}).reason
+    return examined(function, *arguments_of(function, inner)).reason
+
+
+def arguments_of(function: Any, inner: types.FunctionType) -> tuple[list[Any], dict[str, Any]]:
+    """Return kinds of arguments that a call of a function has at least."""
+    code = inner.__code__
+    _, args, bound = applied(function, (), {})
+    given = len(args)
+    required = code.co_argcount - len(inner.__defaults__ or ())
+    chunks = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
+    end = code.co_argcount + code.co_kwonlyargcount
+    only = code.co_varnames[code.co_argcount : end]
+    defaults = inner.__kwdefaults__ or {}
+    return chunks, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
+
+
+def kind_of(value: Any) -> Any:
+    """Return the kind of an argument of a task's or of a program's call."""
+    if isinstance(value, TaskRef | GraphNode | Register | np.ndarray):
+        return Kind.ARRAY
+    if is_constant(value):
+        return Known(value, "an argument")
+    if type(value) is tuple:
+        return Items(tuple(map(kind_of, value)))
+    if type(value) is list:
+        return Kind.ARRAY if all(_is_harmless(kind_of(item)) for item in value) else Kind.OTHER
+    return Known(value, "an argument")
+
+
+def _is_harmless(kind: Any) -> bool:
+    if isinstance(kind, Items):
+        return all(map(_is_harmless, kind.items))
+    return kind is Kind.ARRAY or (isinstance(kind, Known) and is_constant(kind.value))
+
+
+def _said_of_object(function: Any) -> Reason:
+    """Return why something that is not a Python function is not given lazy chunks."""
+    if isinstance(function, types.MethodType):
+        if package(function.__func__) in FUNCTIONS:
+            return LIBRARY
+        told = f"is a method of a {type(function.__self__).__name__}, which may change"
+        return GraphBreak.OWN_OBJECTS(told)
+    kind = type(function)
+    if package(kind) in OBJECTS:
+        return LIBRARY
+    return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Whether functions may be given lazy chunks, for what they read from outside now."""
+
+    outsides: tuple[Outside, ...]
+    """What was read."""
+    refused: tuple[str, Reason] | None = None
+    """The name of the first function that may not, with the reason; None if all may."""
+
+    @classmethod
+    def of(cls, steps: Iterable[Any]) -> Examination:
+        """Examine the functions of some steps, as these call them."""
+        outsides = []
+        for step in steps:
+            verdict = verdict_of(step)
+            outsides.append(verdict.outside)
+            if verdict.reason is not None:
+                return cls(tuple(outsides), (name_of(step.function), said_of(verdict.reason)))
+        return cls(tuple(outsides))
+
+    def holds(self) -> bool:
+        """Return whether everything that was read is as it was."""
+        return all([outside.holds() for outside in self.outsides])
+
+
+NOTHING = Examination(())
+"""For steps that call libraries' functions only."""
+
+
+def verdict_of(step: Any) -> Verdict:
+    """Return whether a step's function may be given lazy chunks, as the step calls it."""
+    names = {name: kind_of(value) for name, value in step.kwargs.items()}
+    return examined(step.function, map(kind_of, step.args), names)
+
+
+def is_own(step: Any) -> bool:
+    """Return whether a step calls a function of the user's that was shown to be safe."""
+    return step.replayed and not known(step.function)
+
+
+def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
+    """Return (name, reason) for each function of the user's own that is not recorded."""
+    found = []
+    for step in steps:
+        if "quick" in own_traits(bare(step.function)):
+            continue
+        reason = verdict_of(step).reason
+        if reason and reason.kind is not GraphBreak.LIBRARY:
+            found.append((name_of(step.function), said_of(reason)))
+    return found
+
+
+def said_of(reason: Reason) -> Reason:
+    """Return the reason as it is reported of a function of the user's own."""
+    return reason.told(f"your function {reason}")
