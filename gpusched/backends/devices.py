@@ -33,6 +33,8 @@ class Capabilities:
 
     host_memory: bool = False
     """Whether its arrays are NumPy's, so that nothing is copied, and scalars are values too."""
+    addresses: bool = False
+    """Whether kernels take arrays as they are, by their addresses, and not one-dimensional ones."""
     moments: bool = False
     """Whether one kernel can compute the mean of its values and their deviations from it."""
     begins: bool = False
@@ -124,7 +126,7 @@ def cuda() -> Device:
 
     return Device("cuda", runtime.handle, cupy.ndarray, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
-                  Marks(mark, seconds), Capabilities(moments=True, begins=True),
+                  Marks(mark, seconds), Capabilities(addresses=True, moments=True, begins=True),
                   lambda: cupy.cuda.get_current_stream().ptr == 0)  # fmt: skip
 
 

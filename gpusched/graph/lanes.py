@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.adapters import xarray
+from gpusched.adapters import scipy, xarray
 from gpusched.adapters.arrays import apply_along_axis
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
@@ -159,13 +159,16 @@ class Interpolated(StandIn):
         if data.dtype.char not in "fdbhilqBHIL":
             raise UnfusibleError(GraphBreak.DTYPE, f"interpolation of {data.dtype}")
         values = data if data.dtype.kind == "f" else data.astype(np.float64)
-        first, away, width, outside = lines
+        first, before, behind, outside = lines
         low, high = (
             gathered(values[..., part], first, data.ndim - 1)
             for part in (slice(-1), slice(1, None))
         )
-        # As `interp1d` has it, so that each result is rounded as SciPy's.
-        found = (high - low) / width * away + low
+        # As SciPy has it, so that each result is rounded as SciPy's.
+        if scipy.weighs_neighbours():
+            found = before * high + behind * low
+        else:
+            found = (high - low) / behind * before + low
         return found if self.extrapolate else np.where(outside, np.nan, found)
 
 
@@ -183,15 +186,17 @@ def between(x: Any, new: Any) -> Any:
     Returns
     -------
     tuple of arrays, or None
-        For each point the place of the neighbour before it, how far it is from there, how far the
-        next one is, and whether it is beyond all; None for what are not two ascending rows.
+        For each point the place of the neighbour before it, the weights of the next one and of
+        this one, and whether it is beyond all; None for what are not two ascending rows. Where
+        SciPy does not weigh neighbours: how far the point is from the one before it, and how far
+        those are apart.
 
     Examples
     --------
     >>> import numpy as np
     >>> from gpusched.graph.lanes import between
-    >>> between(np.array([0, 2, 4]), np.array([3.0, 5.0]))[:2]
-    (array([1, 1]), array([1., 3.]))
+    >>> between(np.array([0, 2, 4]), np.array([3.0, 5.0]))[0]
+    array([1, 1])
     """
     rows = all(type(each) is np.ndarray and each.ndim == 1 for each in (x, new))
     if not rows or len(x) < 2 or not len(new) or not (x[1:] > x[:-1]).all():
@@ -200,7 +205,10 @@ def between(x: Any, new: Any) -> Any:
     second = np.searchsorted(near, points).clip(1, len(near) - 1)
     first = second - 1
     outside = (points < near[0]) | (points > near[-1])
-    return places[first], points - near[first], near[second] - near[first], outside
+    before, width = points - near[first], near[second] - near[first]
+    if scipy.weighs_neighbours():
+        return places[first], before / width, (near[second] - points) / width, outside
+    return places[first], before, width, outside
 
 
 def interpolated_for(function: Any) -> Any:

@@ -137,7 +137,7 @@ class Launch:
         """Run the kernel on newly allocated outputs."""
         # Loops rather than comprehensions, and one call less: this runs for every task.
         arguments: list[Any] = []
-        flat = self.device.can.host_memory  # Others take addresses.
+        flat = not self.device.can.addresses
         for k in self.inputs:
             arguments.append(window(registers[k]) if flat else registers[k])
         for output in self.outputs:

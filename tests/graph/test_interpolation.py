@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
+from gpusched.adapters.scipy import weighs_neighbours
 from gpusched.graph.lanes import Interpolated, between, interpolated_for
 
 xr = pytest.importorskip("xarray")
@@ -103,9 +104,13 @@ def test_lines_give_what_interp1d_gives(data: st.DataObject) -> None:
     new = np.array(data.draw(st.lists(st.one_of(number, st.sampled_from(list(x))), min_size=1)))
     values = RANDOM.normal(size=(4, count))
     given = partial(missing._interpnd, **OPTIONS)
-    first, away, width, outside = between(x, new)
+    first, before, behind, outside = between(x, new)
     low, high = values[..., :-1][..., first], values[..., 1:][..., first]
-    found = np.where(outside, np.nan, (high - low) / width * away + low)
+    if weighs_neighbours():
+        inside = before * high + behind * low
+    else:
+        inside = (high - low) / behind * before + low
+    found = np.where(outside, np.nan, inside)
     np.testing.assert_array_equal(found, given(values, x, new))
 
 

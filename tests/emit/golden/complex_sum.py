@@ -23,7 +23,7 @@ def point(a, s0, s1, s2, s3, s4, s5, s6, s7, s8):
     t15 = t13 & t14                               # bool  bitwise_and
     t16 = t10 | t15                               # bool  bitwise_or
     t17 = s2 if t16 else s3                       # float64  where
-    t18 = int32(int32(t17))                       # int32  astype_int32
+    t18 = int32(to_int32(t17))                    # int32  astype_int32
     t19 = t18 <= int32(0)                         # bool  less_equal
     t20 = t16 & t19                               # bool  bitwise_and
     t21 = t4 == s5                                # bool  equal
@@ -94,7 +94,7 @@ def point(a, b, s0, s1, s2, s3, s4):
     t4 = s1 != s1                                 # bool  isnan
     t5 = t3 | t4                                  # bool  bitwise_or
     t6 = s2 if t5 else s3                         # float64  where
-    t7 = int32(int32(t6))                         # int32  astype_int32
+    t7 = int32(to_int32(t6))                      # int32  astype_int32
     t8 = t7 <= int32(0)                           # bool  less_equal
     t9 = t5 & t8                                  # bool  bitwise_and
     t10 = t9 ^ True                               # bool  invert
