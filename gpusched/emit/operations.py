@@ -301,11 +301,7 @@ def _conversions() -> None:
         above = f"{{T}}({signed}({{0}} - {{P}}({half}))) + {{T}}({half})"
         _add(f"astype_uint{bits}",
              {"f": f"{above} if {{0}} >= {{P}}({half}) else {{T}}({signed}({{0}}))"})  # fmt: skip
-    # Of infinite numbers and NaN, 64 bits have the lowest number, whose lower half is 0. LLVM, which
-    # knows how large others are, converts to 32 bits only.
-    OPERATIONS["astype_uint32"].templates[0]["e"] = (
-        "{T}(to_int64({0})) if fabs({0}) < {P}(65536) else {T}(0)"
-    )
+    OPERATIONS["astype_uint32"].templates[0]["e"] = "{T}(to_int64({0}))"
     _add("astype_bool", _kinds("iuf", "{0} != 0"))
     # NumPy rounds float64 once, and integers by way of float32.
     _add("astype_float16", {"f": "{0}", **_kinds("biu", "{T}({0})")})
