@@ -158,7 +158,7 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     called = generate.called_names(text)
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
-    found |= {name: getattr(numba, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
+    found |= {name: getattr(float16, name) for name in scalar_math.INTEGERS}
     found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": np.nextafter}
     found |= {"inf": math.inf, "nan": math.nan}

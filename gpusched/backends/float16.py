@@ -1,4 +1,7 @@
-"""float16 in kernels on the CPU: a type of elements that is converted, and not computed with."""
+"""float16 in kernels on the CPU: a type of elements that is converted, and not computed with.
+
+What converts other floats to integers is here, too.
+"""
 
 from __future__ import annotations
 
@@ -42,5 +45,6 @@ BY_STEPS = halves.widened_by_steps, halves.narrowed_by_steps
 from_float16, to_float16, round_to_float16 = halves.conversions(
     COMPILER, ELEMENT, *(BY_INSTRUCTIONS if HAS_INSTRUCTIONS else BY_STEPS)
 )
+to_int32, to_int64 = (halves.to_integer(COMPILER, name) for name in ("to_int32", "to_int64"))
 
-__all__ = ["ELEMENT", "from_float16", "round_to_float16", "to_float16"]
+__all__ = ["ELEMENT", "from_float16", "round_to_float16", "to_float16", "to_int32", "to_int64"]

@@ -1,11 +1,14 @@
 """float16 as LLVM's instructions: from its bits to float32, and back with one rounding to even.
 
+Likewise floats as integers, beyond these, too.
+
 Processors with F16C, and all of AArch64, have instructions for both. Elsewhere they are made of
 others; LLVM would call functions of its own runtime library there, which kernels have not.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +16,8 @@ from llvmlite import ir
 
 _HALF, _SINGLE, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 _BITS16, _BITS32, _BITS64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 _KEPT = 29
 """Low bits of a float64 of which float32 need know only whether one is set."""
@@ -118,3 +123,31 @@ def conversions(
         return (types.float32(x), generate) if isinstance(x, types.Float) else None
 
     return from_float16, to_float16, round_to_float16
+
+
+def to_integer(compiler: tuple[Any, Any], name: str) -> Any:
+    """Return ``to_int32`` or ``to_int64`` for a compiler, as `conversions` takes it.
+
+    LLVM's conversion says nothing of what no integer can hold: of an integer that was made a float,
+    LLVM takes the lower bits. NVIDIA's instruction gives the nearest integer, and 0 for NaN, as
+    those of other processors do; x86's gives the lowest.
+    """
+    intrinsic, types = compiler
+    result = getattr(types, name.removeprefix("to_"))
+    if not IS_X86:
+        return result
+    bits = result.bitwidth
+
+    @intrinsic
+    def function(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            (x,) = args
+            half = 2.0 ** (bits - 1)
+            lowest, beyond = ir.Constant(x.type, -half), ir.Constant(x.type, half)
+            above = builder.fcmp_ordered(">", x, lowest)
+            inside = builder.and_(above, builder.fcmp_ordered("<", x, beyond))
+            return builder.fptosi(builder.select(inside, x, lowest), ir.IntType(bits))
+
+        return (result(x), generate) if isinstance(x, types.Float) else None
+
+    return function

@@ -62,7 +62,10 @@ def moments(
     >>> float(found.mean[0] - 1e16), float(found.squares[0])
     (2.0, 8.0)
     """
-    if isinstance(a, LazyChunk) and a._recorder.device.can.moments and not skip:
+    can = a._recorder.device.can if isinstance(a, LazyChunk) else None
+    # Kernels that write each result by itself join nothing along axes of one value.
+    alone = can is not None and can.begins and all(a.shape[axis] == 1 for axis in axes)
+    if can is not None and can.moments and not skip and not alone:
         nodes = a._recorder.moments(a._node, axes, keepdims)
         return Moments(*(LazyChunk(a._recorder, node) for node in nodes))
     with np.errstate(all="ignore"):

@@ -312,3 +312,17 @@ def test_traits_are_of_operations_that_there_are() -> None:
     assert operations._NAMES.keys() == operations.TRAITS.keys()
     named = {name for names in operations._NAMES.values() for name in names.split()}
     assert named - operations.OPERATIONS.keys() == set()
+
+
+WHOLE = [0, 5, -200, 70_000, 2**31 + 5, -(2**31) - 5, 2**32 + 7, 2**53 + 1, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("source", ["uint32", *exhaustive("int64", "uint64", "int32")])
+@pytest.mark.parametrize("middle", ["float64", *exhaustive("float32", "float16")])
+def test_integers_that_go_through_floats_end_beyond_other_integers_as_in_numpy(
+    source: str, middle: str
+) -> None:
+    """Of a float that was an integer, LLVM knows its bits, and may take those."""
+    x = np.array([each % 2**64 for each in WHOLE * 4], np.uint64).astype(source)
+    targets = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+    check(lambda a: tuple(a.astype(middle).astype(target) for target in targets), x)

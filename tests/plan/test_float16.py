@@ -119,6 +119,12 @@ def test_integers_are_numpy_s_to_the_bit() -> None:
     assert len(found.launches) == 1
 
 
+@pytest.mark.parametrize("code", ["I", *exhaustive(*"bBhHiqQ")])
+def test_integers_of_one_dtype_alone_are_numpy_s_too(code: str) -> None:
+    """LLVM narrows a conversion that has but one use."""
+    check(lambda x: x.astype(code), HALVES)
+
+
 def test_each_operation_of_a_chain_is_rounded() -> None:
     def chain(x: Any, y: Any) -> Any:
         return (x * y + x) / (y - x * 0.3) - np.sqrt(abs(x * x + y)) * 1.7

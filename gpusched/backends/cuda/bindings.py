@@ -7,7 +7,6 @@ never goes through float64.
 from __future__ import annotations
 
 import math
-import platform
 import types as python_types
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -15,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from gpusched.backends import scalar_math
+from gpusched.backends import halves, scalar_math
 from gpusched.backends.cuda import float16, vectorload
 from gpusched.backends.cuda.compiler import device_function
 from gpusched.backends.cuda.numba_cuda import (
@@ -31,8 +30,6 @@ from gpusched.emit.operations import BINARY_MATH, UNARY_MATH, ScalarFunction
 from gpusched.emit.skeleton.source_lines import EXTRAS, POSITIONS
 
 _NONE: Mapping[str, ScalarFunction] = {}
-
-IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 LIBDEVICE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
              "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "gamma": "tgamma",
@@ -84,32 +81,6 @@ def expit(typing_context: Any, x: Any) -> Any:
         return builder.select(negative, builder.fmul(small, upper), upper)
 
     return (x(x), generate) if isinstance(x, types.Float) else None
-
-
-def _integer(name: str) -> Any:
-    """Return ``to_int32`` or ``to_int64``.
-
-    LLVM's conversion says nothing of what no integer can hold. NVIDIA's instruction gives the
-    nearest integer, and 0 for NaN, as those of other processors do; x86's gives the lowest.
-    """
-    result = getattr(types, name.removeprefix("to_"))
-    if not IS_X86:
-        return result
-    bits = result.bitwidth
-
-    @intrinsic
-    def function(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            (x,) = args
-            half = 2.0 ** (bits - 1)
-            lowest, beyond = ir.Constant(x.type, -half), ir.Constant(x.type, half)
-            above = builder.fcmp_ordered(">=", x, lowest)
-            inside = builder.and_(above, builder.fcmp_ordered("<", x, beyond))
-            return builder.fptosi(builder.select(inside, x, lowest), ir.IntType(bits))
-
-        return (result(x), generate) if isinstance(x, types.Float) else None
-
-    return function
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -180,7 +151,7 @@ def namespace() -> dict[str, Any]:
         found[f"expit_{width}"] = expit
     found |= {"bits": bits, "shift": shift, "inf": math.inf, "nan": math.nan}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp}
-    found |= {name: _integer(name) for name in scalar_math.INTEGERS}
+    found |= {name: halves.to_integer((intrinsic, types), name) for name in scalar_math.INTEGERS}
     found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
     found |= {"barrier": cuda.syncthreads, "cuda": cuda}
     return found | vectorload.namespace()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpusched.backends.python import Window
 from gpusched.emit import skeleton
 from gpusched.emit.kernel import Access, Input, Kernel, Output
 from gpusched.kernels import DivergenceError
+from gpusched.record.moments import moments
 from tests.backends.cuda.cases import ELEMENTWISE, REDUCTIONS, Case, numbers
 from tests.backends.cuda.runtimes import SimulatorRuntime
 from tests.record import recording
@@ -57,6 +59,21 @@ def test_one_sum_has_one_result_whatever_the_order_of_threads() -> None:
         sums.append(recording.record(lambda a: a.sum(), array, backend="order").result)
     del recording.BACKENDS["order"]
     assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1, 7), 0), ((4, 1, 5), 1), ((1, 1), (0, 1))])
+def test_moments_of_one_value_each(
+    shape: tuple[int, ...], axis: Any, runtime: SimulatorRuntime
+) -> None:
+    """As in the last of chunks that do not divide an axis."""
+    x = 1e5 + np.arange(math.prod(shape), dtype=float).reshape(shape)
+    can = Capabilities(host_memory=True, moments=True, begins=True)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    mean, rest, squares = recording.record(
+        lambda a: tuple(moments(a, axes, 1)), x, backend="simulator", device=replace(HOST, can=can)
+    ).result
+    np.testing.assert_array_equal(mean, x)
+    assert not rest.any() and not squares.any()
 
 
 @pytest.mark.parametrize("shape", [(3000, 2), (2, 300), (1, 20000), (30, 5, 40)])
