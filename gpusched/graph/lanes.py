@@ -158,6 +158,8 @@ class Interpolated(StandIn):
             raise UnfusibleError(GraphBreak.OPERAND, "coordinates that are not two ascending rows")
         if data.dtype.char not in "fdbhilqBHIL":
             raise UnfusibleError(GraphBreak.DTYPE, f"interpolation of {data.dtype}")
+        if data.ndim == 1:  # SciPy calls `numpy.interp`, which treats NaN and rounds its own way.
+            raise UnfusibleError(GraphBreak.NO_KERNEL, "interpolation of one lane")
         values = data if data.dtype.kind == "f" else data.astype(np.float64)
         first, before, behind, outside = lines
         low, high = (
@@ -202,6 +204,7 @@ def between(x: Any, new: Any) -> Any:
     if not rows or len(x) < 2 or not len(new) or not (x[1:] > x[:-1]).all():
         return None
     near, places, points = xarray.coordinates(x, new)
+    points = points if points.dtype.kind in "fc" else points.astype(np.float64)  # as SciPy has it
     second = np.searchsorted(near, points).clip(1, len(near) - 1)
     first = second - 1
     outside = (points < near[0]) | (points > near[-1])
@@ -227,7 +230,7 @@ def interpolated_for(function: Any) -> Any:
         return function
     how, dims = options["interp_kwargs"], options["result_coord_core_dims"]
     ends = {name: how[name] for name in how if name != "method"}
-    plain = ends == {} or ends == {"fill_value": "extrapolate"}
+    plain = str(ends) in ("{}", "{'fill_value': 'extrapolate'}")  # a value may be an array
     linear = xarray.is_linear(options["interp_func"]) and how.get("method") == "linear"
     if not linear or not plain or len(dims) != 1 or len(dims[0]) != 1:
         return function

@@ -362,12 +362,21 @@ def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None) -
 def _axes(node: Node, axis: Any) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(node.ndim))
-    return tuple(sorted(normalize_axis_tuple(axis, node.ndim)))
+    given = axis if type(axis) is tuple else (axis,)
+    if not all(type(each) is int or isinstance(each, np.integer) for each in given):
+        raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
+    return tuple(sorted(normalize_axis_tuple(given, node.ndim)))
+
+
+def _keeps(keepdims: Any) -> bool:
+    if type(keepdims) not in (bool, int):
+        raise UnfusibleError(GraphBreak.OPTION, f"keepdims {keepdims!r}")
+    return bool(keepdims)
 
 
 def total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
     """Return the dtype in which NumPy adds up: at least 64 bits for integers."""
-    if wanted is not None and wanted is not _MISSING:
+    if wanted is not None:
         return np.dtype(wanted)
     if dtype.kind in "bi":
         return np.dtype(np.int64)
@@ -394,7 +403,9 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     """Record the values of an array joined along axes."""
     given = _node(recorder, a)
     node = recorder.cast(given, joined_dtype(combine, given.dtype, dtype))
-    keep, axes = bool(keepdims) and keepdims is not _MISSING, _axes(node, axis)
+    if not node.shape and type(axis) is int and axis in (0, -1):
+        axis = None  # as NumPy has it
+    keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
     found = recorder.reduce(combine, node, axes, keep)
@@ -442,7 +453,7 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     axes = _axes(node, axis)
     if not axes or 0 in node.shape:
         raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
-    keep = bool(keepdims) and keepdims is not _MISSING
+    keep = _keeps(keepdims)
     if node.dtype.kind == "c":
         first, second = (moments(each, axes, count, keep).squares for each in _parts(a))
         squares = first + second

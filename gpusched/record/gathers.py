@@ -111,7 +111,8 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
     node = operand(recorder, a)
     if not isinstance(node, Node) or not node.ndim or (axis is None and node.ndim != 1):
         raise UnfusibleError(GraphBreak.NO_KERNEL, "elements of an array made flat")
-    return gathered(LazyChunk(recorder, node), indices, normalize_axis_index(axis or 0, node.ndim))
+    place = normalize_axis_index(0 if axis is None else axis, node.ndim)
+    return gathered(LazyChunk(recorder, node), indices, place)
 
 
 @records(np.ravel_multi_index)

@@ -41,11 +41,11 @@ def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk
     """
     if not isinstance(array, LazyChunk):
         raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(array).__name__}")
-    if axis is None and array.ndim != 1:
+    if not array.shape or (axis is None and array.ndim != 1):
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan of an array made flat")
     recorder = array._recorder
     value = recorder.cast(array._node, array.dtype if dtype is None else np.dtype(dtype))
-    place = normalize_axis_index(axis or 0, array.ndim)
+    place = normalize_axis_index(0 if axis is None else axis, array.ndim)
     if combine not in CUMULATED and 0 not in array.shape and recorder.few_lanes(value, place):
         found = _in_blocks(LazyChunk(recorder, value), combine, place)._node
     else:

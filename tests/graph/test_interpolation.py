@@ -6,6 +6,7 @@ import pickle
 from functools import partial
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -67,6 +68,31 @@ def test_same_as_scipy(name: str) -> None:
         expected, found = both(lambda: PROGRAMS[name](x))
     xr.testing.assert_allclose(found, expected, rtol=1e-14)
     assert found.dtype == expected.dtype
+
+
+def test_one_lane_is_numpys() -> None:
+    """SciPy calls `numpy.interp` for it, which gives numbers beside NaN."""
+    values = np.array([1.0, np.nan, 3.0, 7.0, np.inf])
+    x = xr.DataArray(da.from_array(values, chunks=5), dims="y", coords={"y": np.arange(5) * 0.37})
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        expected, found = both(lambda: x.interp(y=[0.0, 0.74, 1.0]) * 2)
+    np.testing.assert_array_equal(found.data, expected.data)
+    assert np.isfinite(expected.data).all()
+
+
+@pytest.mark.parametrize("points", [[1.0, 4.0], [0, 200]])
+def test_coordinates_of_few_bits(points: Any) -> None:
+    x = field("f4").assign_coords(y=np.arange(20, dtype="u1") * 2 + 1)
+    new = np.array(points, "u1")
+    expected, found = both(lambda: x.interp(y=new, kwargs={"fill_value": "extrapolate"}))
+    xr.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert found.dtype == expected.dtype
+
+
+def test_values_beyond_may_be_arrays() -> None:
+    options = {"method": "linear", "fill_value": np.array([1.0, 2.0])}
+    given = partial(missing._interpnd, **{**OPTIONS, "interp_kwargs": options})
+    assert interpolated_for(given) is given
 
 
 @pytest.mark.parametrize("dtype", ["f4", pytest.param("u1", marks=pytest.mark.exhaustive), "c16"])

@@ -1,0 +1,45 @@
+"""Arguments that NumPy refuses are refused, and those of scalars mean what they do in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.record.recording import check, record
+
+REFUSED: list[Any] = [
+    lambda a: np.sum(a * 2, axis=True),
+    lambda a: np.max(a * 2, axis=[0]),
+    lambda a: np.mean(a * 2, axis=np.array([0])),
+    lambda a: np.any(a * 2, keepdims=None),
+    lambda a: np.std(a * 2, axis=0, keepdims="yes"),
+    lambda a: np.nanmin(a * 2, axis=0, keepdims=np.True_),
+    lambda a: np.cumsum(a * 2, axis=()),
+    lambda a: np.maximum.accumulate(a * 2, axis=0.0),
+    lambda a: np.cumprod(a * 2, dtype=np._NoValue),  # type: ignore[attr-defined]
+    lambda a: np.take(a * 2, np.array([0, 1]), axis=0.0),
+    lambda a: np.mean(a.max(), axis=0),
+]
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_what_numpy_refuses_is_refused(function: Any) -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        function(array)
+    with pytest.raises(type(expected.value)):
+        record(function, array, backend="python")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a - a.max().sum(0),
+        lambda a: a - np.any(a.max(), axis=-1, keepdims=True),
+        lambda a: a - np.cumsum(a.max(), axis=-1),
+    ],
+)
+def test_scalars_have_an_axis(function: Any) -> None:
+    check(function, np.arange(6.0).reshape(2, 3), backend="python")
