@@ -92,7 +92,7 @@ class Program:
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 # What runs before a segment may change what it calls.
-                if self._guards and not all([inputs[register].holds() for register in self._guards]):
+                if self._guards and not all([inputs[k].holds() for k in self._guards]):
                     segment = segment.as_it_is(inputs)
                 if placing is None:
                     segment.run(registers)
