@@ -87,13 +87,13 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
-        if self._guards and not all([inputs[register].holds() for register in self._guards]):
-            steps = tuple(step.as_it_is(inputs) for step in self.steps)
-            return Program(steps, self.inputs, self.overrides)(*inputs)
         registers: Registers = [*inputs, *[None] * len(self.steps)]
         placing = begin(self.overrides, inputs)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
+                # What runs before a segment may change what it calls.
+                if self._guards and not all([inputs[k].holds() for k in self._guards]):
+                    segment = segment.as_it_is(inputs)
                 if placing is None:
                     segment.run(registers)
                 else:

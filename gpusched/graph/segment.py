@@ -189,6 +189,13 @@ class Segment:
         kept = set(self.inputs).difference(self.dying) | set(self.outputs)
         return last_uses([{register, *step.registers} for register, step in steps], kept)
 
+    def as_it_is(self, inputs: Sequence[Any]) -> Segment:
+        """Return calls of partial applications that were changed since; or the segment itself."""
+        steps = [(register, step.as_it_is(inputs)) for register, step in self.steps]
+        if all([new is old for (_, new), (_, old) in zip(steps, self.steps, strict=True)]):
+            return self
+        return Segment(steps, self.inputs, self.outputs, False, self.dying)
+
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
         count = shortage.wanted()

@@ -103,6 +103,23 @@ def test_it_may_change_after_its_graph_was_optimised(name: str, nested: bool) ->
     assert found[True][0] != found[True][1]
 
 
+def test_a_function_before_it_in_its_task_may_change_it() -> None:
+    function = partial(weighted, weights=2.0)
+
+    def change(block: Any) -> Any:
+        function.keywords["weights"] += 1.0
+        return block
+
+    found = []
+    for fuses in (False, True):
+        function.keywords["weights"] = 2.0
+        x = da.from_array(np.arange(8.0), chunks=8)
+        with enable() if fuses else disable():
+            made = x.map_blocks(change, dtype=float).map_blocks(function, dtype=float) * 2
+            found.append(computed(made).tolist())
+    assert found[True] == found[False]
+
+
 @pytest.mark.parametrize("changed", [0, 1])
 def test_one_guard_notices_changes_of_any(changed: int) -> None:
     held = [partial(weighted, weights=2.0), partial(weighted, weights=3.0)]

@@ -17,6 +17,7 @@ from gpusched.graph.safety.examination import LIBRARY, examined, kind_of, why_un
 from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
 from gpusched.graph.safety.instructions import State
 from gpusched.graph.safety.kinds import Kind, Known
+from gpusched.graph.safety.outside import Outside
 
 FACTOR = 2.5
 TABLE = np.arange(5)
@@ -466,3 +467,18 @@ def test_an_instruction_of_python_3_13_that_stores_and_loads() -> None:
     after: Any = INSTRUCTIONS["STORE_FAST_LOAD_FAST"](None, before, instruction)  # type: ignore[arg-type]
     assert after.stack == (Kind.SHAPE,)
     assert dict(after.variables) == {"first": Kind.FRESH, "second": Kind.SHAPE}
+
+
+def test_defaults_that_take_the_place_of_others_in_memory_are_noticed() -> None:
+    def scaled(x: Any, *, by: float = 1.0) -> Any:
+        return x * by
+
+    scaled.__kwdefaults__ = {"by": float("1.5")}
+    outside = Outside()
+    outside.function(scaled)
+    assert outside.holds()
+    for text in ("2.5", "3.5"):  # The second is where the first one was.
+        scaled.__kwdefaults__ = {"by": float(text)}
+    assert not outside.holds()
+    scaled.__kwdefaults__ = {"by": float("1.5")}
+    assert outside.holds()

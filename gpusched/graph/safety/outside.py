@@ -6,6 +6,7 @@ import builtins
 import types
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from operator import eq
 from typing import Any
 
@@ -116,13 +117,13 @@ def _contents(cell: types.CellType) -> Any:
 
 
 def _meaning(function: types.FunctionType) -> tuple[Any, ...]:
-    """Return a function's code and defaults."""
-    keywords = tuple((name, id(value)) for name, value in (function.__kwdefaults__ or {}).items())
-    return function.__code__, function.__defaults__, keywords
+    """Return a function's code and defaults: these themselves, as others get their ids later."""
+    keywords = (function.__kwdefaults__ or {}).items()
+    return function.__code__, function.__defaults__, *chain.from_iterable(keywords)
 
 
 def _means(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    return now[0] is before[0] and now[1] is before[1] and now[2] == before[2]
+    return len(now) == len(before) and all(map(same, now, before))
 
 
 def _frozen_parts(callee: Any) -> Any:
