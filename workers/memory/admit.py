@@ -153,11 +153,12 @@ class Admission:
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
         loading = self._loading.get(key)
-        absent = self._bytes_absent(loading) if loading is not None and loading.copies else 0
-        self.ledger.loaded(key, absent)
-        if not absent:
-            self._loading.pop(key, None)
-        self._note_move()
+        if loading is not None:
+            absent = self._bytes_absent(loading) if loading.copies else 0
+            self.ledger.loaded(key, absent)
+            if not absent:
+                del self._loading[key]
+            self._note_move()
         started = self._started.get(key)
         if started is not None:
             self._measure(started)
@@ -248,12 +249,12 @@ class Admission:
         if self._waiting:
             return None
         need = self._need(request)
-        self._observe()
-        decision = self.ledger.decide(need, 0)
-        if decision.verdict is not Verdict.START:
-            return None
+        if not self.ledger.is_slight(need):
+            self._observe()
+            if self.ledger.decide(need, 0).verdict is not Verdict.START:
+                return None
         self._start(request, need)
-        return decision
+        return START
 
     async def _wait_for(self, request: Request) -> Decision | None:
         """Return when a request is granted or refused; None if nobody wants it any more."""

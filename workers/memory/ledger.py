@@ -183,6 +183,13 @@ class Ledger:
         most = resident - min(held, before)
         self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
 
+    def is_slight(self, need: Need) -> bool:
+        """Return whether a need is granted whatever the present sizes are."""
+        return need.extra + need.absent <= SLIGHT * self.limit and not self._is_too_large(need)
+
+    def _is_too_large(self, need: Need) -> bool:
+        return bool(need.least) and need.least + self.own > self.hard
+
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
         """Return what becomes of the first task, or transfer, that waits.
 
@@ -196,10 +203,10 @@ class Ledger:
             Whether it has not waited for so long that reservations are no longer believed where
             the process takes less.
         """
-        if need.least and need.least + self.own > self.hard:
+        if self._is_too_large(need):
             return Decision(Verdict.REFUSE, reason=self._refusal(need))
         short = self.committed + need.total - self.limit
-        if short <= 0 or need.total <= SLIGHT * self.limit:
+        if short <= 0 or self.is_slight(need):
             return START
         if self.spilling:
             return Decision(Verdict.WAIT, reason="spilling")

@@ -4,6 +4,11 @@ Two clusters of one worker each, one with admission, run the same tasks in turns
 wall time and the processor time per task, of the worker and of all processes (the scheduler and the
 client are in this one), and the ratios of neighbouring rounds; processor times say something on a
 busy machine, too.
+
+Rounds of their own count the calls, Python's and those of C, that the threads of the worker's and
+the scheduler's event loops and of the client make per task, and those of them within admission,
+whose number does not depend on the machine; others take the processor time within admission. What
+share of all that is says on a busy machine what the ratios cannot.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from statistics import quantiles
+from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
@@ -24,8 +29,11 @@ from distributed import Client, wait
 
 from gpusched import Cluster
 from tests.benchmarks import report
+from tests.benchmarks.memory.asked import begin_counting, begin_timing, end_counting, spent
 
 LIMIT = "4 GiB"
+_COUNTED = 8
+"""Rounds in which calls are counted, and as many in which admission is timed."""
 
 
 def _number(*values: int) -> int:
@@ -44,18 +52,41 @@ class Place:
     """Seconds of the worker's process per task."""
     processor: list[float] = field(default_factory=list)
     """Seconds of all processes per task."""
+    calls: list[float] = field(default_factory=list)
+    """Calls per task."""
+    within: list[float] = field(default_factory=list)
+    """Calls within admission per task."""
+
+    def count(self, tasks: int) -> None:
+        """Run tasks, and note how many calls they took."""
+        self.client.run(begin_counting)
+        self.client.run_on_scheduler(begin_counting)
+        begin_counting()
+        self._run(tasks)
+        here, there = end_counting(), self.client.run_on_scheduler(end_counting)
+        (worker,) = self.client.run(end_counting).values()
+        self.calls.append((here[0] + there[0] + worker[0]) / tasks)
+        self.within.append(worker[1] / tasks)
+
+    def asked(self, tasks: int) -> float:
+        """Run tasks; return the seconds of the worker's processor time in admission per task."""
+        self.client.run(spent)
+        self._run(tasks)
+        return sum(self.client.run(spent).values()) / tasks
 
     def round(self, tasks: int) -> None:
         """Run tasks, half of which read the results of others, and note what they took."""
         before, here, started = _used(self.process), _used(psutil.Process()), perf_counter()
+        self._run(tasks)
+        self.wall.append((perf_counter() - started) / tasks)
+        self.worker.append((_used(self.process) - before) / tasks)
+        self.processor.append(self.worker[-1] + (_used(psutil.Process()) - here) / tasks)
+
+    def _run(self, tasks: int) -> None:
         with self.client.as_current():
             first = self.client.map(_number, range(tasks // 2), pure=False)
             second = self.client.map(_number, first, first[::-1], pure=False)
             wait(second)
-        self.wall.append((perf_counter() - started) / tasks)
-        self.worker.append((_used(self.process) - before) / tasks)
-        self.processor.append(self.worker[-1] + (_used(psutil.Process()) - here) / tasks)
-        del first, second
 
 
 def _used(process: psutil.Process) -> float:
@@ -93,15 +124,27 @@ def main(arguments: list[str]) -> int:
                     place.wall.clear()
                     place.worker.clear()
                     place.processor.clear()
+        for _ in range(_COUNTED):
+            for place in places:
+                place.count(options.tasks)
+        admitted.client.run(begin_timing)
+        asked = median(admitted.asked(options.tasks) for _ in range(_COUNTED))
     print("| per task | without | admission | ratio, quartiles |\n| --- | --- | --- | --- |")
     for name in ("wall", "worker", "processor"):
         print(_row(name, getattr(without, name), getattr(admitted, name)))
+    shares = [
+        ("calls", median(admitted.within), median(without.calls), ""),
+        ("processor time", 1e6 * asked, 1e6 * median(without.processor), " us"),
+    ]
+    print("\n| per task | within admission | all, without it | share |\n| --- | --- | --- | --- |")
+    for name, part, whole, unit in shares:
+        print(f"| {name} | {part:.1f}{unit} | {whole:.0f}{unit} | {part / whole:.2%} |")
     return 0
 
 
 def _row(name: str, without: list[float], admitted: list[float]) -> str:
     ratios = [b / a for a, b in zip(without, admitted, strict=True)]
-    shown = [f"{1e6 * quantiles(each)[1]:.0f} us" for each in (without, admitted)]
+    shown = [f"{1e6 * median(each):.0f} us" for each in (without, admitted)]
     return f"| {name} | {' | '.join(shown)} | {', '.join(f'{q:.3f}' for q in quantiles(ratios))} |"
 
 

@@ -15,7 +15,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, futures_of
+from distributed import Client, futures_of, wait
 
 import gpusched
 from gpusched import Cluster
@@ -24,6 +24,7 @@ from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import reset_statistics, statistics
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.worker import DeviceWorker
+from tests.benchmarks.memory.asked import begin_counting, end_counting
 from tests.waiting import PATIENCE, wait_for
 from tests.workers.memory.small import OWN, PART, admission_of
 
@@ -328,6 +329,20 @@ def test_tasks_that_read_the_same_spilled_result_run_one_after_the_other(gate: G
 
 def total(array: np.ndarray, more: int = 0) -> int:
     return int(array.sum()) + more
+
+
+def test_task_that_needs_next_to_nothing_costs_few_calls(
+    running: tuple[Client, DeviceWorker],
+) -> None:
+    client, _ = running
+    client.run(begin_counting)
+    wait(client.map(at_once, range(100), pure=False))  # type: ignore[no-untyped-call]
+    ((everything, within),) = client.run(end_counting).values()
+    assert 0 < within < 110 * 100 < everything
+
+
+def at_once(number: int) -> int:
+    return number
 
 
 def test_without_a_limit_nothing_is_asked() -> None:
