@@ -51,6 +51,12 @@ def exhaustive(*values: Any) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
 
 
+def in_host_memory(on_gpu: bool) -> pytest.MarkDecorator:
+    """Return the mark of tests about arrays that another library has in host memory, if it does."""
+    reason = "is about arrays in host memory, and this GPU would have them"
+    return pytest.mark.skipif(on_gpu, reason=reason)
+
+
 def every(nth: int, values: Iterable[Any]) -> list[Any]:
     """Return parameters of which the default tier takes each n-th, beginning with the first."""
     values = list(values)

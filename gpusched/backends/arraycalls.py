@@ -118,7 +118,8 @@ class ArrayCalls:
         constants, numbers = len(kernel.parameters), arguments[count:]
         sizes = numbers[constants : constants + level]
         strides = dict(zip([(k, n) for k, n, _ in stride_names(kernel)],
-                           numbers[constants + level :], strict=False))  # fmt: skip
+                           numbers[constants + level : len(numbers) - kernel.resumes],
+                           strict=True))  # fmt: skip
         shown = [
             self._shown(array, operand.access, sizes, strides, k)
             for k, (array, operand) in enumerate(zip(arguments, kernel.operands, strict=False))

@@ -1,6 +1,6 @@
-"""float16 in kernels on the CPU: a type of elements that is converted, and not computed with.
+"""Conversions in kernels on the CPU: to integers, and of float16.
 
-What converts other floats to integers is here, too.
+float16 is a type of elements that is converted, and not computed with.
 """
 
 from __future__ import annotations

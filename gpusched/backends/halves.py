@@ -1,6 +1,6 @@
-"""float16 as LLVM's instructions: from its bits to float32, and back with one rounding to even.
+"""Conversions as LLVM's instructions: of float16 and float32, and of floats to integers.
 
-Likewise floats as integers, beyond these, too.
+float16 is rounded to even, once. What no integer can hold becomes what NumPy makes of it.
 
 Processors with F16C, and all of AArch64, have instructions for both. Elsewhere they are made of
 others; LLVM would call functions of its own runtime library there, which kernels have not.

@@ -196,9 +196,13 @@ def _breaks(counted: Statistics) -> Sequence[tuple[str, str]]:
         ("unfused", f"{operation}: {reason} ({_times(count)})")
         for (operation, reason), count in counted.breaks.most_common(_BREAKS_SHOWN)
     ]
-    more = len(counted.breaks) - len(shown)
-    shown += [("", "and another reason" if more == 1 else f"and {more} other reasons")] * bool(more)
+    shown += [("", f"and {told}") for told in _others(len(counted.breaks) - len(shown))]
     return [*shown, *_apart(counted)]
+
+
+def _others(count: int) -> list[str]:
+    """Return what is said of that many reasons which are not shown."""
+    return ["another reason" if count == 1 else f"{count} other reasons"] if count > 0 else []
 
 
 def _apart(counted: Statistics) -> Sequence[tuple[str, str]]:
@@ -207,8 +211,7 @@ def _apart(counted: Statistics) -> Sequence[tuple[str, str]]:
         return []
     found = counted.apart.most_common()
     told = [f"{what}: {reason} ({_times(n)})" for (what, reason), n in found[:_APART_SHOWN]]
-    more = len(found) - _APART_SHOWN
-    told += ["another reason" if more == 1 else f"{more} other reasons"] if more > 0 else []
+    told += _others(len(found) - len(told))
     return [("apart", "; ".join(told))]
 
 

@@ -249,10 +249,10 @@ def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
     DoesNotFitError
         If there is such a task; what it needs, what there is, and what helps are in its text.
     """
-    noted = _noted.get()
-    if noted is None or noted.room is None:
+    here = noted()
+    room = here.room if here is not None else None
+    if room is None:
         return
-    room = noted.room
     needs = {
         key: needed(tasks, node, sizes) for key, node in tasks.items() if isinstance(node, Task)
     }

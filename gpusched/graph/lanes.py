@@ -229,12 +229,13 @@ def interpolated_for(function: Any) -> Any:
     if not xarray.is_interpolation(function.func) or options.keys() != _OPTIONS:
         return function
     how, dims = options["interp_kwargs"], options["result_coord_core_dims"]
-    ends = {name: how[name] for name in how if name != "method"}
-    plain = str(ends) in ("{}", "{'fill_value': 'extrapolate'}")  # a value may be an array
+    fill = how.get("fill_value")
+    extrapolates = type(fill) is str and fill == "extrapolate"  # it may be an array
+    known = how.keys() == ({"method", "fill_value"} if extrapolates else {"method"})
     linear = xarray.is_linear(options["interp_func"]) and how.get("method") == "linear"
-    if not linear or not plain or len(dims) != 1 or len(dims[0]) != 1:
+    if not linear or not known or len(dims) != 1 or len(dims[0]) != 1:
         return function
-    return Interpolated(bool(ends), function)
+    return Interpolated(extrapolates, function)
 
 
 _OPTIONS = {"interp_func", "interp_kwargs", "result_coord_core_dims"}

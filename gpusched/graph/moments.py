@@ -90,11 +90,12 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
                    **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does, and the mean that it leaves out."""
-    device = None if computing_meta else _on_device(pairs, order, axis, dtype)
+    flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
+    device = None if flat is None else _on_device(flat, axis)
     if device is not None:
         total, n, mean, rest, squares = _fused(_together)(*device)
         return {"total": total, "n": n, "M": squares[..., None], "mean": mean, "rest": rest}
-    parts = None if computing_meta else _parts(pairs, order, axis, dtype)
+    parts = None if flat is None else _parts(pairs, flat, axis)
     found = None if parts is None else joined(parts[2], parts[0], axis)
     if parts is None or found is None or _is_beyond(found):
         return reductions.moment_combine(pairs, order, ddof, dtype, sum, axis, computing_meta,
@@ -109,11 +110,12 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
 def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum: Any = np.sum,
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
-    device = None if computing_meta else _on_device(pairs, order, axis, dtype)
+    flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
+    device = None if flat is None else _on_device(flat, axis)
     if device is not None and kwargs.keys() <= {"keepdims"}:
         variance = _fused(_variance, np.dtype(dtype).name)(ddof, *device)
         return variance if kwargs.get("keepdims") else variance.squeeze(axis)
-    parts = None if computing_meta else _parts(pairs, order, axis, dtype)
+    parts = None if flat is None else _parts(pairs, flat, axis)
     found = None if parts is None else joined(parts[2], parts[0], axis)
     if parts is None or found is None or _is_beyond(found):
         return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
@@ -126,13 +128,20 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
     return reductions.divide(squares, freedom, dtype=dtype)
 
 
-def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Moments] | None:
-    """Return counts, totals and moments of some chunks side by side; None if dask has others."""
-    pairs = pairs if isinstance(pairs, list) else [pairs]
-    flat: list[Any] = []
-    deepmap(flat.append, pairs)
-    if not _is_real(order, axes, dtype) or not all(map(_is_moments, flat)):
+def _of_chunks(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | None:
+    """Return the dictionaries of chunks, one after the other; None of what dask alone has.
+
+    That is all but variances of real numbers along some axes, in arrays that kernels take.
+    """
+    if np.dtype(dtype).char not in "fd" or order != 2 or type(axes) is not tuple or not axes:
         return None
+    flat: list[Any] = []
+    deepmap(flat.append, pairs if isinstance(pairs, list) else [pairs])
+    return flat if all(map(_is_moments, flat)) else None
+
+
+def _parts(pairs: Any, flat: list[Any], axes: Any) -> tuple[Any, Any, Moments]:
+    """Return counts, totals and moments of some chunks side by side."""
 
     def along(value_of: Any) -> Any:
         if len(flat) == 1:
@@ -145,25 +154,16 @@ def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Mom
     return ns, totals, Moments(mean, rest, squares)
 
 
-def _is_real(order: int, axes: Any, dtype: Any) -> bool:
-    """Return whether variances along some axes are asked for, in a dtype of real numbers."""
-    return np.dtype(dtype).char in "fd" and order == 2 and type(axes) is tuple and bool(axes)
-
-
 TOGETHER = 8
 """Chunks whose moments one launch joins: so many arrays are its arguments, times five."""
 
 
-def _on_device(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | None:
+def _on_device(flat: list[Any], axes: Any) -> list[Any] | None:
     """Return totals, counts and moments of a few chunks on a device, one after the other.
 
-    None of others: of chunks on the host, of some that are longer than 1 along the axes, and of
-    what dask alone has. Nothing waits for the device.
+    None of chunks on the host, and of some that are longer than 1 along the axes. Nothing waits for
+    the device.
     """
-    flat: list[Any] = []
-    deepmap(flat.append, pairs if isinstance(pairs, list) else [pairs])
-    if not _is_real(order, axes, dtype) or not all(map(_is_moments, flat)):
-        return None
     device, shape = device_of(flat[0]["total"]), flat[0]["total"].shape
     if device is None or device.can.host_memory or any(shape[axis] != 1 for axis in axes):
         return None
@@ -211,9 +211,9 @@ def _together(*parts: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 def _variance(dtype: str, ddof: Any, *parts: Any) -> Any:
     """Return the variance of what chunks hold together; NaN of less than `ddof` values."""
-    _, n, _, _, squares = _together(*parts)
     import cupy
 
+    _, n, _, _, squares = _together(*parts)
     freedom = n - ddof
     return (squares / cupy.where(freedom < 0, np.nan, freedom)).astype(dtype)
 

@@ -219,8 +219,9 @@ def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None,
     def inside(item: Any, known: Mapping[Any, Any] = values) -> Any:
         return evaluate(item, known, call, own, made)
 
-    found = walk(value, values, inside) if value.func is execute_subgraph else None
-    if value.func is not execute_subgraph:
+    if value.func is execute_subgraph:
+        found = walk(value, values, inside)
+    else:
         args = list(map(inside, value.args))
         kwargs = {}
         if not isinstance(value, NestedContainer):

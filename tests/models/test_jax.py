@@ -13,13 +13,11 @@ import gpusched
 from gpusched.models import ModelError
 from gpusched.models.jax import adopt
 from tests.models.given import FEATURES, address, only_chunk, rows, values, watched
+from tests.tiers import in_host_memory
 
 jax = pytest.importorskip("jax", reason="JAX comes with the extra models-test")
 
-on_the_host = pytest.mark.skipif(
-    jax.default_backend() == "gpu",
-    reason="is about arrays in host memory, and this GPU would have them",
-)
+on_the_host = in_host_memory(jax.default_backend() == "gpu")
 
 WEIGHTS = np.linspace(-1, 1, FEATURES * 3, dtype="float32").reshape(FEATURES, 3)
 

@@ -17,11 +17,10 @@ from gpusched.models import ModelError
 from gpusched.models.errors import WritesInputError
 from gpusched.models.torch import adopt
 from tests.models.given import FEATURES, address, only_chunk, rows, values, watched
+from tests.tiers import in_host_memory
 
 torch = pytest.importorskip("torch", reason="torch comes with the extra models-test")
-on_the_host = pytest.mark.skipif(
-    torch.cuda.is_available(), reason="is about arrays in host memory, and this GPU would have them"
-)
+on_the_host = in_host_memory(torch.cuda.is_available())
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 

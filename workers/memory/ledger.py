@@ -185,7 +185,7 @@ class Ledger:
 
     def is_slight(self, need: Need) -> bool:
         """Return whether a need is granted whatever the present sizes are."""
-        return need.extra + need.absent <= SLIGHT * self.limit and not self._is_too_large(need)
+        return need.total <= SLIGHT * self.limit and not self._is_too_large(need)
 
     def _is_too_large(self, need: Need) -> bool:
         return bool(need.least) and need.least + self.own > self.hard

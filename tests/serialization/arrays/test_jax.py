@@ -17,12 +17,10 @@ from gpusched.serialization.arrays import jax as file
 from gpusched.serialization.arrays.device import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import frames_of, received, sent
+from tests.tiers import in_host_memory
 
 jax = pytest.importorskip("jax", reason="JAX comes with the extra models-test")
-on_the_host = pytest.mark.skipif(
-    jax.default_backend() == "gpu",
-    reason="is about arrays in host memory, and this GPU would have them",
-)
+on_the_host = in_host_memory(jax.default_backend() == "gpu")
 
 SMALL = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
 NAMES = [
