@@ -29,8 +29,8 @@ from gpusched.graph.partials import name_of
 from gpusched.graph.results import ResultRegisters, gains_alone
 from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reasons
 from gpusched.graph.safety.kinds import SCALARS
-from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.graph.tiled import Part, arranged, parts
+from gpusched.graph.unrecorded import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.newest import Newest
 from gpusched.placed import Placed, hosted
 from gpusched.plan import shortage, tiers

@@ -16,7 +16,7 @@ from gpusched import enable
 from gpusched.backends import cache
 from gpusched.graph import fusible
 from gpusched.graph import program as lasting
-from gpusched.graph.marking import FUSIBLE
+from gpusched.graph.hook import FUSIBLE
 from gpusched.graph.program import lasts
 from gpusched.graph.segment import held
 from gpusched.newest import Newest

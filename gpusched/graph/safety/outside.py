@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.graph.safety.kinds import is_constant, same
-from gpusched.record.foreign import recorded_form
+from gpusched.record.catalogue import recorded_form
 from gpusched.record.recorded import Freezable
 
 _MISSING = object()
