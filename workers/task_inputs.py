@@ -14,7 +14,7 @@ from gpusched import placed
 from gpusched.adapters.distributed import replace_own_gathering
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
-from gpusched.plan.modes import OFF, placement
+from gpusched.plan.overrides import OFF, placement
 from gpusched.store.statistics import updating
 from gpusched.workers.device.base import Copies, Device
 from gpusched.workers.memory.store import Store

@@ -34,7 +34,7 @@ from gpusched.graph.partials import bare, name_of
 from gpusched.graph.segment import Segment, flat, unsuitable
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
-from gpusched.plan.modes import OFF
+from gpusched.plan.overrides import OFF
 from gpusched.plan.plan import substitute
 
 SMALL = GraphBreak.SMALL_CHUNKS("small chunks")

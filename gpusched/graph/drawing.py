@@ -17,7 +17,7 @@ from gpusched.adapters.arrays import apply_random, apply_random_func
 from gpusched.graph.frontends.counterparts import Exchange
 from gpusched.graph.moved import TaskCopies
 from gpusched.placed import TAKES_PLACED
-from gpusched.plan.modes import bounds
+from gpusched.plan.overrides import bounds
 from gpusched.record.catalogue import own
 
 _METHODS = {

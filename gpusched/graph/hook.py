@@ -14,8 +14,7 @@ from dask.core import flatten
 from gpusched.chunking import size
 from gpusched.graph import callsites, early
 from gpusched.graph.frontends import entry
-from gpusched.plan.modes import checked
-from gpusched.plan.overrides import Overrides, active
+from gpusched.plan.overrides import Overrides, active, checked
 
 
 class Hook:

@@ -45,20 +45,19 @@ from gpusched.graph import lanes, moments
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
-    foreign,
     functions,
+    gathers,
     gradients,
     scans,
     searches,
     segments,
     selection,
-    windows,
 )
-from gpusched.record.catalogue import has, own
+from gpusched.record.catalogue import has, own, recorded_form, register_lazy
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, StandIn
 
-foreign.register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
+register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
 
 @own("view", "elementwise", "moves")
@@ -332,7 +331,7 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.moments'
     """
-    found = foreign.recorded_form(function) or _replaced(function, EXACT)
+    found = recorded_form(function) or _replaced(function, EXACT)
     if type(found) is partial and "flox.dask" in sys.modules:
         from gpusched.graph.grouped import grouped_for
 

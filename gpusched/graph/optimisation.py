@@ -14,9 +14,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from gpusched import events
 from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
-from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
-from gpusched.graph.chains import without_links, without_names
+from gpusched.graph.chains import absorbed, without_links, without_names
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.fitting import check, note
@@ -28,8 +27,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import PASSES, Table
-from gpusched.plan.modes import DRAWN
-from gpusched.plan.overrides import Overrides
+from gpusched.plan.overrides import DRAWN, Overrides
 from gpusched.store.statistics import updating
 
 FEW = 24

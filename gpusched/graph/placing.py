@@ -33,8 +33,7 @@ from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.partials import name_of, slow_part
 from gpusched.graph.segment import PieceReturnedError, Segment, flat
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
-from gpusched.plan.modes import REQUIRE, bounds
-from gpusched.plan.overrides import Overrides
+from gpusched.plan.overrides import REQUIRE, Overrides, bounds
 from gpusched.store.statistics import updating
 
 _EXEMPT = frozenset((SMALL.kind, COPIES.kind, OWN.kind, LEAVES.kind))

@@ -23,7 +23,7 @@ from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.safety.examination import Examination
 from gpusched.graph.segment import ProgramStep, Segment
-from gpusched.graph.shown import sees, shown_registers
+from gpusched.graph.unrecorded import sees, shown_registers
 from gpusched.newest import Newest
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan import shortage

@@ -33,7 +33,6 @@ from gpusched.adapters.tasks import (
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph import subgraph
-from gpusched.graph.changing import conflict
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.known import (
@@ -45,19 +44,18 @@ from gpusched.graph.known import (
     located,
     only_part,
 )
-from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.partials import Guard, applied, bare, callables, name_of, slow_part
 from gpusched.graph.program import Program, keep, lasts
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of
 from gpusched.graph.segment import ProgramStep, Taken
-from gpusched.graph.shown import sees
 from gpusched.graph.subgraph import copied
 from gpusched.graph.templates import Templates
+from gpusched.graph.unrecorded import conflict, sees
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
-from gpusched.record.catalogue import has, own_traits
+from gpusched.record.catalogue import FUSIBLE, has, own_traits
 from gpusched.record.record import error_state
 from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.store.statistics import updating

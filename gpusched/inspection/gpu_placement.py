@@ -15,7 +15,7 @@ from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
 from gpusched.plan.expression import UnrecordableError
-from gpusched.plan.modes import REQUIRE, bounds, placement
+from gpusched.plan.overrides import REQUIRE, bounds, placement
 from gpusched.record.record import Recorder
 from gpusched.roles import current_client
 

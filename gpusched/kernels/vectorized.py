@@ -28,8 +28,8 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.scalar import kind_of
 from gpusched.kernels.typed import Dtypes, typed
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record import foreign
 from gpusched.record.bytecode import instructions
+from gpusched.record.catalogue import register
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import RecordedFunction, recorder_of
@@ -149,7 +149,7 @@ class _Numba:
 
 
 _LIBRARY = _Numba()
-foreign.register(_LIBRARY)
+register(_LIBRARY)
 
 
 def _is_compiled_as_it_is(dispatcher: Any) -> bool:

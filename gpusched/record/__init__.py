@@ -2,10 +2,10 @@
 
 In the order of calls: `chunk` is the lazy chunk, whose NumPy functions are those of `functions`,
 `moments`, `segments`, `scans`, `gradients`, `searches` (places among sorted numbers), `selection`
-(medians and quantiles), `gathers` (elements chosen by integers) and `windows` (that slide), and of
-`recorded`, which is how users' kernels and our own functions record themselves; `foreign` has the
-ufuncs of other libraries; `complexes` are NumPy's functions of complex numbers, on their `parts`;
-`pure` says which calls leave their arguments as they are; `catalogue` is the table of what is known
-of functions, and `bytecode` shows what users' functions do; `record` makes nodes of what they do,
-and has them planned; `held` says which of them have to be computed early, for want of memory.
+(medians and quantiles), `gathers` (elements chosen by integers, and sliding windows), and of
+`recorded`, which is how users' kernels and our own functions record themselves; `complexes` are
+NumPy's functions of complex numbers, on their `parts`; `catalogue` is what is known of functions,
+also which calls leave their arguments as they are, and `bytecode` shows what users' functions do;
+`record` makes nodes of what they do, and has them planned; `held` says which of them have to be
+computed early, for want of memory.
 """

@@ -2,19 +2,36 @@
 
 A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
 that can be recorded are those that `gpusched.record.chunk.HANDLERS` has, and the ufuncs of
-`gpusched.emit.operations`.
+`gpusched.emit.operations`. Ufuncs of other libraries, such as numba's, are no `numpy.ufunc`: what
+knows them is registered here.
+
+Only calls that are known to leave their arguments as they are (`why_changing`) are made on computed
+arrays while a program is recorded: a recording that fails later must be able to start again, on
+inputs that nothing has changed.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dask.utils import methodcaller
 from toolz import curry  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from gpusched.record.recorded import RecordedFunction
+
+
+import inspect
+from functools import lru_cache
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak, Reason
 
 TRAITS = {
     "recorded": "may be given lazy chunks, or has something that may be in its place",
@@ -238,3 +255,166 @@ def method_has(name: str, trait: str) -> bool:
     (True, False)
     """
     return name in NAMES[trait].get(METHODS, "").split()
+
+
+FUSIBLE = "__gpusched_fusible__"
+"""Attribute of functions whose author asked for them to be recorded."""
+
+
+def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function as one that may be given lazy chunks.
+
+    gpusched records NumPy's functions, and functions of your own that it can show to be safe.
+    Mark others that you know to be: they must not change their arguments in place, nor depend on
+    the exact type of them, nor handle exceptions of NumPy's.  A marked function that cannot be
+    shown to be safe is recorded again for each chunk, since it may depend on something that
+    changes; where it does what a lazy chunk cannot do, it runs on real arrays.
+
+    Parameters
+    ----------
+    function : callable
+        A function of chunks, as `dask.array.map_blocks` takes. It is marked, and returned.
+
+    Examples
+    --------
+    >>> import gpusched, numpy as np
+    >>> @gpusched.fusible
+    ... def relu(x):
+    ...     return np.maximum(x, 0)
+    """
+    setattr(function, FUSIBLE, True)
+    return function
+
+
+class Library(Protocol):
+    """What knows the ufuncs of a library."""
+
+    def owns(self, function: Any) -> bool:
+        """Return whether a function is one of the library's, and leaves its arguments alone."""
+        ...
+
+    def form(self, function: Any) -> RecordedFunction | None:
+        """Return what records such a function as it is now, or None if nothing can."""
+        ...
+
+
+_libraries: list[Library] = []
+_lazy: dict[str, str] = {}
+
+
+def register(library: Library) -> None:
+    """Have a library's ufuncs recorded."""
+    _libraries.append(library)
+
+
+def register_lazy(module: str, knows: str) -> None:
+    """Have a module imported that registers a library, once a module of the library is.
+
+    Parameters
+    ----------
+    module
+        Of the library: whoever has a ufunc of it has imported this.
+    knows
+        Of gpusched.
+    """
+    _lazy[module] = knows
+
+
+def _registered() -> list[Library]:
+    for module, knows in list(_lazy.items()):
+        if module in sys.modules:
+            importlib.import_module(knows)
+            # Not before: another thread would go on without it.
+            _lazy.pop(module, None)
+    return _libraries
+
+
+def is_foreign(function: Any) -> bool:
+    """Return whether a function is a ufunc of a registered library.
+
+    Examples
+    --------
+    >>> from gpusched.record.catalogue import is_foreign
+    >>> is_foreign(max)
+    False
+    """
+    return any(library.owns(function) for library in _registered())
+
+
+def recorded_form(function: Any) -> RecordedFunction | None:
+    """Return what records a ufunc of a registered library as it is now; else None."""
+    return next((each.form(function) for each in _registered() if each.owns(function)), None)
+
+
+_CHANGING = {"out": None, "copy": True, "overwrite_input": False}
+"""Parameters through which a function changes what it is given, with the value that does not."""
+
+
+def why_changing(function: Any, args: Any, kwargs: Any) -> Reason | None:
+    """Return why a call of NumPy's may change what it is given; None if it does not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.catalogue import why_changing
+    >>> x = np.ones(3)
+    >>> why_changing(np.sum, (x,), {}) is None
+    True
+    >>> why_changing(np.sum, (x, 0, None, x), {})
+    'calls sum with out='
+    >>> why_changing(np.put, (x, 0, 1), {})
+    'calls put, which may change its arguments'
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, np.ufunc) or is_foreign(function):
+        given = len(args) > function.nin or kwargs.get("out") is not None
+        return GraphBreak.CHANGES(f"calls {name} with out=") if given else None
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate", "outer", "reduceat"):
+        given = kwargs.get("out") is not None or len(args) > 3
+        return GraphBreak.CHANGES(f"calls {owner.__name__}.{name} with out=") if given else None
+    if not has(function, "pure"):
+        return GraphBreak.CHANGES(f"calls {name}, which may change its arguments")
+    return _why(name, _signature(function), args, kwargs)
+
+
+def why_method_changing(name: str, args: Any, kwargs: Any) -> Reason | None:
+    """Return why a method of an array's may change it or its arguments; None if it does not.
+
+    Parameters
+    ----------
+    name
+        Of the method.
+    args, kwargs
+        What it is given besides the array.
+    """
+    if not method_has(name, "pure"):
+        return GraphBreak.CHANGES(f"calls the method {name}, which may change the array")
+    if kwargs.get("out") is not None:
+        return GraphBreak.CHANGES(f"calls {name} with out=")
+    signature = _signature(getattr(np, name, None))
+    if signature is None or "out" not in signature.parameters:
+        return None  # nor has the method
+    return _why(name, signature, (None, *args), kwargs)
+
+
+def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any) -> Reason | None:
+    if signature is None:
+        return GraphBreak.CHANGES(f"calls {name}, whose parameters are not known")
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        return GraphBreak.CHANGES(f"calls {name}: {error}")  # NumPy says so on real arrays
+    for parameter, harmless in _CHANGING.items():
+        value = given.get(parameter, given.get("kwargs", {}).get(parameter, harmless))
+        if value is not harmless:
+            return GraphBreak.CHANGES(f"calls {name} with {parameter}=")
+    return None
+
+
+@lru_cache(maxsize=512)
+def _signature(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # not a function, or compiled without a signature
+        return None

@@ -25,8 +25,7 @@ from gpusched.plan.expression import (
 )
 from gpusched.plan.plan import Register
 from gpusched.record import complexes, parts
-from gpusched.record.foreign import recorded_form
-from gpusched.record.pure import why_changing, why_method_changing
+from gpusched.record.catalogue import recorded_form, why_changing, why_method_changing
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}

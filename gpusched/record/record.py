@@ -40,7 +40,7 @@ from gpusched.plan.expression import (
     scalar,
 )
 from gpusched.plan.layout import axis_order
-from gpusched.plan.modes import bounds
+from gpusched.plan.overrides import bounds
 from gpusched.plan.plan import (
     Allocation,
     Call,

@@ -20,7 +20,7 @@ import numpy as np
 
 from gpusched.backends.cache import kernels
 from gpusched.emit.kernel import FAST
-from gpusched.plan.modes import applied
+from gpusched.plan.overrides import applied
 from tests.benchmarks import names, report
 from tests.benchmarks.contenders.base import THREADS
 from tests.benchmarks.works import WORKS

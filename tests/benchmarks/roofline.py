@@ -19,7 +19,7 @@ from gpusched.backends.cuda.runtime import compile_for
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import EXACT, FAST, Access, Kernel
 from gpusched.emit.skeleton.source_lines import width
-from gpusched.plan.modes import applied
+from gpusched.plan.overrides import applied
 from gpusched.plan.plan import Launch
 from gpusched.store.handles import CompiledKernel
 from tests.backends.cuda import sass

@@ -13,7 +13,7 @@ from gpusched import config
 from gpusched.graph.payload import pack, unpack
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
-from gpusched.plan.modes import Bounds, bounds
+from gpusched.plan.overrides import Bounds, bounds
 from gpusched.plan.plan import Register
 
 STEPS = (

@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 
 from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
-from gpusched.graph import absorbing, grouping, merging, unsplitting
-from gpusched.graph.absorbing import absorbed, cuts
+from gpusched.graph import chains, grouping, merging, unsplitting
 from gpusched.graph.batching import batched
-from gpusched.graph.chains import without_links
+from gpusched.graph.chains import absorbed, cuts, without_links
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.grouping import Limits
@@ -54,7 +53,7 @@ STEPS: list[Callable[[Any, Any], Any]] = [
 def _two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (merging, unsplitting, grouping):
         monkeypatch.setattr(module, "threads", lambda: 2)
-    monkeypatch.setattr(absorbing, "cluster_threads", lambda: 2)
+    monkeypatch.setattr(chains, "cluster_threads", lambda: 2)
     with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
         yield
 

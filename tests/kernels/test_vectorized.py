@@ -21,8 +21,8 @@ import pytest
 import gpusched
 from gpusched.breaks import GraphBreak
 from gpusched.kernels.vectorized import Vectorized, vectorized
-from gpusched.record import foreign
-from gpusched.record.foreign import recorded_form
+from gpusched.record import catalogue
+from gpusched.record.catalogue import recorded_form
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import assert_same, check, record
 
@@ -273,16 +273,16 @@ def test_what_knows_a_library_is_imported_once_the_library_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "knows_a_library.py").write_text(
-        "from gpusched.record import foreign\n"
+        "from gpusched.record.catalogue import register\n"
         "class Library:\n"
         "    def owns(self, function): return function == 'a ufunc'\n"
         "    def form(self, function): return 'its form'\n"
-        "foreign.register(Library())\n"
+        "register(Library())\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(foreign, "_libraries", [])
-    monkeypatch.setattr(foreign, "_lazy", {})
-    foreign.register_lazy("a_library", "knows_a_library")
+    monkeypatch.setattr(catalogue, "_libraries", [])
+    monkeypatch.setattr(catalogue, "_lazy", {})
+    catalogue.register_lazy("a_library", "knows_a_library")
     assert recorded_form("a ufunc") is None
     monkeypatch.setitem(sys.modules, "a_library", types.ModuleType("a_library"))
     assert recorded_form("a ufunc") == "its form"

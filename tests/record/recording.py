@@ -17,12 +17,12 @@ from gpusched.emit.kernel import Kernel
 from gpusched.plan.plan import Launch, Plan
 from gpusched.record import (  # noqa: F401
     functions,
+    gathers,
     gradients,
     scans,
     searches,
     segments,
     selection,
-    windows,
 )
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import Recorder

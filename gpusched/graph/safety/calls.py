@@ -36,9 +36,8 @@ from gpusched.graph.safety.kinds import (
     row_of,
 )
 from gpusched.record.bytecode import instructions
-from gpusched.record.catalogue import has, method_has
+from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
-from gpusched.record.foreign import recorded_form
 from gpusched.record.recorded import Freezable, RecordedFunction
 
 Names = dict[str, Any]

@@ -14,7 +14,7 @@ from gpusched.backends import halves
 from gpusched.backends.cuda.compiler import disassembler
 from gpusched.backends.cuda.runtime import compile_for
 from gpusched.emit.kernel import EXACT, FAST, Kernel
-from gpusched.plan.modes import applied
+from gpusched.plan.overrides import applied
 from gpusched.store.handles import CompiledKernel
 from tests.backends.cuda.sass import FLOAT64, SPILLS, count, read
 from tests.emit.test_operations import ufunc_of

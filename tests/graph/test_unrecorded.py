@@ -1,4 +1,4 @@
-"""Calls that may change what others of their task read: `gpusched.graph.changing`."""
+"""Calls that may change what others of their task read: `gpusched.graph.unrecorded`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.adapters.tasks import renamed
-from gpusched.graph.changing import conflict, may_change
 from gpusched.graph.segment import ProgramStep
+from gpusched.graph.unrecorded import conflict, may_change
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
 
