@@ -22,6 +22,7 @@ What these share: `subgraph`, which goes through dask's tasks for all who ask wh
 return; `partials`, `libraries`, and `renaming`.
 """
 
-from gpusched.graph.hook import disable, enable, fusible, optimize
+from gpusched.graph.hook import disable, enable, optimize
+from gpusched.record.catalogue import fusible
 
 __all__ = ["disable", "enable", "fusible", "optimize"]

@@ -35,7 +35,6 @@ from gpusched.dataclass import dataclass
 from gpusched.graph import subgraph
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.hook import FUSIBLE
 from gpusched.graph.known import (
     computes,
     computes_located,
@@ -56,7 +55,7 @@ from gpusched.graph.unrecorded import conflict, sees
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
-from gpusched.record.catalogue import has, own_traits
+from gpusched.record.catalogue import FUSIBLE, has, own_traits
 from gpusched.record.record import error_state
 from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.store.statistics import updating

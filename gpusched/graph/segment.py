@@ -7,7 +7,7 @@ import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -116,6 +116,9 @@ class ProgramStep:
         function = inputs[self.taken.register].functions[self.taken.number]
         return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
 
+
+Call = tuple[int, Callable[..., Any], ProgramStep]
+"""The register of a call's result, what is called with lazy chunks, and the step that it is."""
 
 NOT_A_VIEW = GraphBreak.INDEX("pieces of chunks that are not views of them")
 RETURNED = GraphBreak.LAYOUT("a result that is a piece of a chunk")
@@ -495,7 +498,7 @@ class Segment:
         planned: Any = None
         failed: Exception | None = None
         try:
-            local, arrays = self.trace(recorder, inputs, registers)
+            local, arrays = self.trace(recorder, inputs, registers, self._bound(examination))
             found = self.too_little(recorder)
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
@@ -607,8 +610,21 @@ class Segment:
         self.call(registers)
         return self._refused(error, GraphBreak.RECORDING, inputs, registers)
 
-    def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
-               registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
+    def _bound(self, examination: Examination) -> list[Call]:
+        """Return the calls, of the user's functions those that read what was examined."""
+        outsides = dict(zip(map(id, self._own), examination.outsides, strict=True))
+        found = list(self.calls)
+        for k, (register, function, step) in enumerate(found):
+            if id(step) in outsides:
+                function, args, kwargs = outsides[id(step)].bound(
+                    (function, step.args, step.kwargs)
+                )
+                found[k] = register, function, replace(step, args=args, kwargs=kwargs)
+        return found
+
+    def trace(self, recorder: Recorder, inputs: tuple[Any, ...], registers: Registers,
+              calls: Sequence[Call] | None = None
+              ) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
         """Call the functions with lazy chunks; return the registers and the arrays' places.
 
         A place is a number among the inputs made `flat`, and a register of the recorder.
@@ -624,7 +640,8 @@ class Segment:
             if isinstance(piece := local[register], LazyChunk):
                 recorder.wants_own(piece._node)
         with recorder.own_numbers():
-            for (register, function, step), gone in zip(self.calls, self.last_uses, strict=True):
+            each_call = self.calls if calls is None else calls
+            for (register, function, step), gone in zip(each_call, self.last_uses, strict=True):
                 recorder.step = register
                 local[register] = step.call(function, local)
                 recorder.gone.update([id(local[k]) for k in gone])

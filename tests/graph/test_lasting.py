@@ -16,10 +16,10 @@ from gpusched import enable
 from gpusched.backends import cache
 from gpusched.graph import fusible
 from gpusched.graph import program as lasting
-from gpusched.graph.hook import FUSIBLE
 from gpusched.graph.program import lasts
 from gpusched.graph.segment import held
 from gpusched.newest import Newest
+from gpusched.record.catalogue import FUSIBLE
 from gpusched.store.statistics import statistics
 
 X = np.linspace(-1, 1, 20_000)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from operator import eq
@@ -103,10 +104,97 @@ class Outside:
                 return False
         return True
 
+    def bound(self, value: Any) -> Any:
+        """Return a function, or what holds some, that reads what was read, as `Bound` has it."""
+        return Bound({key: found for key, (_, found, _) in self._read.items()}).value(value)
+
     @property
     def identity(self) -> tuple[Any, ...]:
         """The values that a function reads, to be compared and hashed."""
         return tuple(self._parts)
+
+
+class Bound:
+    """Functions that read the values that were read, whatever others set meanwhile.
+
+    A plan that is recorded of them is one for these values, even if a global is another one for as
+    long as the recording takes. What users' kernels read themselves is not bound.
+
+    Parameters
+    ----------
+    read
+        What was read: by the ids of a dictionary and the name in it, and of cells and functions.
+
+    Notes
+    -----
+    Belongs to one thread. Dictionaries are copied as a whole: what was not read is as it is now.
+    """
+
+    def __init__(self, read: Mapping[Any, Any]) -> None:
+        self._read = read
+        self._named: defaultdict[int, dict[str, Any]] = defaultdict(dict)
+        for key, value in read.items():
+            if type(key) is tuple:
+                self._named[key[0]][key[1]] = value
+        self._functions: dict[int, types.FunctionType] = {}
+        self._modules: dict[int, types.ModuleType] = {}
+
+    def value(self, value: Any) -> Any:
+        """Return a value with such functions in it, and modules that hold what was read."""
+        kind = type(value)
+        if kind is types.FunctionType and id(value) in self._read:
+            return self._functions.get(id(value)) or self._function(value)
+        if kind is types.ModuleType and id(vars(value)) in self._named:
+            return self._module(vars(value))
+        if kind is partial:
+            keywords = self.value(value.keywords)
+            return partial(self.value(value.func), *self.value(value.args), **keywords)
+        if kind is tuple or kind is list:
+            return kind(map(self.value, value))
+        if kind is dict:
+            return {key: self.value(each) for key, each in value.items()}
+        return value
+
+    def _function(self, function: types.FunctionType) -> types.FunctionType:
+        code, defaults, *keywords = self._read[id(function)]
+        names = vars(self._module(function.__globals__))
+        names["__builtins__"] = self._builtins(function)
+        cells = function.__closure__ or ()
+        bound = tuple([types.CellType() if id(cell) in self._read else cell for cell in cells])
+        made = types.FunctionType(code, names, function.__name__, None, bound)
+        # It may hold itself.
+        self._functions[id(function)] = made
+        made.__defaults__ = self.value(defaults)
+        made.__kwdefaults__ = self.value(dict(zip(keywords[::2], keywords[1::2], strict=True)))
+        for new, cell in zip(bound, cells, strict=True):
+            found = self._read.get(id(cell), _MISSING)
+            if found is not _MISSING:
+                new.cell_contents = self.value(found)
+        return made
+
+    def _module(self, names: dict[str, Any]) -> types.ModuleType:
+        """Return a module with what was read in a dictionary, which may be a module's."""
+        found = self._modules.get(id(names))
+        if found is None:
+            found = self._modules[id(names)] = types.ModuleType(str(names.get("__name__")))
+            mine = vars(found)
+            mine.clear()
+            mine.update(names)
+            for name, value in self._named.get(id(names), {}).items():
+                if value is _MISSING:
+                    mine.pop(name, None)
+                else:
+                    mine[name] = self.value(value)
+        return found
+
+    def _builtins(self, function: types.FunctionType) -> dict[str, Any]:
+        """Return Python's own functions, of which ``__import__`` gives such modules."""
+        original = getattr(function, "__builtins__", vars(builtins))
+        names = vars(self._module(original))
+        names["__import__"] = lambda *args, **kwargs: self.value(
+            original["__import__"](*args, **kwargs)
+        )
+        return names
 
 
 def _contents(cell: types.CellType) -> Any:
