@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import psutil
 import pytest
 
-from gpusched.store.service import priority, protocol
+from gpusched.store.service import compilers, protocol
 from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.compilers import Compilers
 from tests.waiting import PATIENCE
@@ -97,7 +97,7 @@ async def priorities(folder: Path) -> list[int]:
 def test_what_is_urgent_is_not_made_by_who_gives_way(tmp_path: Path) -> None:
     here = os.getpriority(os.PRIO_PROCESS, 0)
     found = asyncio.run(asyncio.wait_for(priorities(tmp_path), PATIENCE))
-    assert found == [max(here, priority.AFTER), here]
+    assert found == [max(here, compilers.AFTER), here]
 
 
 def test_its_process_imports_nothing_that_kernels_have_no_use_for() -> None:
