@@ -166,18 +166,25 @@ class Compilers:
         except (OSError, protocol.FrameError) as error:
             ended = f"{error} with status {self._end(place)}"
             queue = self._compilations
-            if not queue.is_wanted(compilation) or queue.give_back(compilation):
+            if not queue.is_wanted(compilation) or self._others(place, compilation):
                 return
-            answer, code = {"error": f"the compiler's process ended: {ended}"}, b""
+            if queue.give_back(compilation):
+                return
+            answer, code = {"error": f"the compiler's process ended: {ended}", "died": True}, b""
         if self._compilations.is_wanted(compilation):
             self._made(compilation, answer, code)
             self._stop_others(place, compilation)
 
     def _stop_others(self, place: Place, compilation: Compilation) -> None:
         """End who has begun the same where nothing else is done: to start another costs less."""
-        for other, doing in self._doing.items():
-            if doing is compilation and other != place and other in self._workers:
+        for other in self._others(place, compilation):
+            if other in self._workers:
                 os.kill(self._workers[other].pid, signal.SIGKILL)
+
+    def _others(self, place: Place, compilation: Compilation) -> list[Place]:
+        """Return who else has begun a compilation."""
+        doing = self._doing.items()
+        return [other for other, each in doing if each is compilation and other != place]
 
     async def _compiled(self, place: Place, compilation: Compilation) -> protocol.Frame:
         nice = _nice(place, compilation)
