@@ -123,21 +123,7 @@ def _item(number: Any) -> Any:
 
 
 class JoiningKernel(Shown):
-    """What users hold of a function that joins values: the base of reductions and scans.
-
-    Parameters
-    ----------
-    function : callable
-        Joins two values, or two tuples of values; associative.
-    identity : number or tuple of number
-        What joined with any value gives that value.
-    value : callable or kernel, optional
-        Makes of the elements of one or several arrays what is joined; None takes them as they are.
-
-    Notes
-    -----
-    Thread-safe.
-    """
+    """What users hold of a function that joins values, or tuples: reductions and scans."""
 
     tuples = False
     """Whether tuples are joined, and not numbers."""
@@ -172,7 +158,21 @@ def _restore(
 
 
 class ReductionKernel(JoiningKernel, Freezable):
-    """A user's reduction: a function, associative and commutative, that joins two values."""
+    """A user's reduction.
+
+    Parameters
+    ----------
+    function : callable
+        Joins two values; associative and commutative.
+    identity : number
+        What joined with any value gives that value.
+    value : callable or kernel, optional
+        Makes of the elements of one or several arrays what is joined; None takes them as they are.
+
+    Notes
+    -----
+    Thread-safe.
+    """
 
     def frozen(self) -> ReduceKernel:
         """Return the kernel as it is now."""

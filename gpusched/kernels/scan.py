@@ -71,7 +71,21 @@ class AccumulateKernel(FrozenKernel):
 
 
 class ScanKernel(ReductionKernel):
-    """A user's scan: `numpy.cumsum` with an associative function instead of addition."""
+    """A user's scan: `numpy.cumsum` with a function instead of addition.
+
+    Parameters
+    ----------
+    function : callable
+        Joins two values; associative.
+    identity : number
+        What joined with any value gives that value.
+    value : callable or kernel, optional
+        Makes of the elements of one or several arrays what is joined; None takes them as they are.
+
+    Notes
+    -----
+    Thread-safe.
+    """
 
     def __call__(self, *args: Any, axis: int | None = None) -> Any:  # type: ignore[override]
         """Return, at each place, the values up to there joined along `axis`.

@@ -184,7 +184,19 @@ def _check(function: Any, combine: Definition, dtypes: tuple[np.dtype, ...]) -> 
 class TupleReductionKernel(JoiningKernel):
     """A user's reduction of tuples, such as a maximum and where it is.
 
-    It takes as many arrays as a tuple has items, or what `value` makes such tuples of.
+    Parameters
+    ----------
+    function
+        Joins two tuples into one; associative.
+    identity
+        A tuple that changes nothing when joined.
+    value
+        Makes such a tuple of the elements of one or several arrays; None takes as many arrays as
+        the tuple has items.
+
+    Notes
+    -----
+    Thread-safe.
     """
 
     tuples = True
