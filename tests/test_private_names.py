@@ -35,7 +35,7 @@ OVERRIDDEN = {
     # What numba makes of a function that is part of others; the adapter overrides it.
     "gpusched.adapters.numba.Inlined._compile_core",
     # numba asks each of its types so whether error messages show it.
-    "gpusched.backends.float16.Float16._is_internal",
+    "gpusched.backends.conversions.Float16._is_internal",
     # distributed has no hook for a worker that a cluster loses while its nanny starts it again.
     "gpusched.cluster.cluster.Cluster._update_worker_status",
     # Fusion is switched on before the workers start, and off after they have ended.

@@ -16,7 +16,7 @@ from numba.core.compiler import Compiler
 
 from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
-    float16,
+    conversions,
     objectcode,
     primitives,
     scalar_math,
@@ -27,9 +27,8 @@ from gpusched.emit.choices import interleave, vector_bits
 from gpusched.emit.floatingpoint import INVALID
 from gpusched.emit.kernel import FAST, Kernel
 from gpusched.emit.policy import WIDEST
-from gpusched.vectormath import FEWER_STEPS, FUNCTIONS, integers, variants
+from gpusched.vectormath import FEWER_STEPS, FUNCTIONS, by_dtype, division, variants
 from gpusched.vectormath.bits import device
-from gpusched.vectormath.by_dtype import by_dtype
 
 
 class Tuned(Compiler):
@@ -158,12 +157,12 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     called = generate.called_names(text)
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
-    found |= {name: getattr(float16, name) for name in scalar_math.INTEGERS}
-    found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
+    found |= {name: getattr(conversions, name) for name in scalar_math.INTEGERS}
+    found |= {name: getattr(conversions, name) for name in scalar_math.HALVES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": np.nextafter}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in {"exp", "exp2", "log1p"} & called}
-    found |= {"floor_divide": integers.floor_divide, "remainder": integers.remainder}
+    found |= {"floor_divide": division.floor_divide, "remainder": division.remainder}
     if "fmod_f64" in FUNCTIONS and "fmod" in called:
         found["fmod"] = by_dtype("fmod", 2)
     found |= {name: _math(name) for name in scalar_math.math_names() if name in called}
@@ -178,7 +177,7 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
 
 def _type(dtype: str) -> Any:
     if dtype == "float16":
-        return float16.ELEMENT
+        return conversions.ELEMENT
     return getattr(types, "boolean" if dtype == "bool" else dtype)
 
 

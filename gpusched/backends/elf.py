@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
 import struct
 import sys
 from collections.abc import Callable
@@ -18,8 +17,9 @@ from functools import lru_cache
 from typing import Any
 
 from gpusched.dataclass import dataclass
+from gpusched.emit.floatingpoint import IS_X86
 
-SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64"
+SUPPORTED = sys.platform == "linux" and IS_X86
 """Whether this machine runs such files."""
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

@@ -7,7 +7,6 @@ library gives the errors, and there is no such mode.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.emit.floatingpoint import HAS_FLAGS
+from gpusched.emit.floatingpoint import HAS_FLAGS, IS_X86
 from gpusched.vectormath.variants import features
-
-HAS_MXCSR = platform.machine().lower() in ("x86_64", "amd64")
-"""Whether this is a processor with that register."""
 
 FLAGS = 0x3F
 """Bits of MXCSR that instructions set, and never clear."""
@@ -80,7 +76,7 @@ inexact."""
 @numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
 def clear_floating_point_errors() -> None:
     """Forget the floating-point errors of this thread so far."""
-    if HAS_MXCSR:
+    if IS_X86:
         _clear_mxcsr()
     elif HAS_FLAGS:
         _feclearexcept(_ALL)
@@ -89,7 +85,7 @@ def clear_floating_point_errors() -> None:
 @numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
 def floating_point_errors() -> int:
     """Return the errors since they were cleared, as bits of `gpusched.emit.floatingpoint`."""
-    if HAS_MXCSR:
+    if IS_X86:
         return _read_mxcsr()
     if HAS_FLAGS:
         found = int(_fetestexcept(_ALL))

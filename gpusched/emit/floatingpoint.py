@@ -16,7 +16,11 @@ import numpy as np
 
 from gpusched.dataclass import dataclass
 
-HAS_FLAGS = platform.machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
+IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
+"""The two kinds of processors whose instructions kernels know."""
+
+HAS_FLAGS = IS_X86 or IS_ARM
 """Whether kernels on this machine can read the processor's floating-point flags."""
 
 INVALID, DIVIDE, OVERFLOW, UNDERFLOW = 1, 4, 8, 16

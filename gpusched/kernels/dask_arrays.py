@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask.array import Array, asanyarray, blockwise, broadcast_arrays
@@ -13,15 +13,17 @@ from dask.array.reductions import cumreduction
 from dask.array.utils import meta_from_array
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.kernels.accumulate import ScanKernel
-from gpusched.kernels.interior import PaddedKernel
-from gpusched.kernels.reduce import ReduceKernel
-from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Kinds
-from gpusched.kernels.tuples import RecordReduceKernel, TupleReduceKernel, record_dtype
 from gpusched.kernels.typed import Typed
 from gpusched.record.record import PYTHON_SCALARS
 from gpusched.record.recorded import RecordedFunction, one_of
+
+if TYPE_CHECKING:
+    from gpusched.kernels.elementwise import ScalarKernel
+    from gpusched.kernels.reduction import ReduceKernel
+    from gpusched.kernels.scan import AccumulateKernel
+    from gpusched.kernels.stencil import PaddedKernel
+    from gpusched.kernels.tuple_reduction import TupleReduceKernel
 
 KEPT = (Array, np.generic, *PYTHON_SCALARS)
 """What is part of a task as it is."""
@@ -97,17 +99,16 @@ def tuple_reduction(
     arrays = tuple(broadcast_arrays(*map(asanyarray, values)))
     ndim = arrays[0].ndim
     axes = range(ndim) if axis is None else normalize_axis_tuple(axis, ndim)
-    dtype = record_dtype(kernel.dtypes(tuple(a.dtype for a in arrays)))
-    records = RecordReduceKernel(kernel)
-    pairs = [part for a in arrays for part in (a, range(ndim))]
+    dtype = kernel.record_dtype(tuple(a.dtype for a in arrays))
+    pairs, join = [part for a in arrays for part in (a, range(ndim))], kernel.of_records
     of_chunks = blockwise(
-        records.of, range(ndim), *pairs, axis=tuple(axes), keepdims=True, dtype=dtype,
+        kernel.records, range(ndim), *pairs, axis=tuple(axes), keepdims=True, dtype=dtype,
         adjust_chunks=dict.fromkeys(axes, 1), meta=np.empty((0,) * ndim, dtype),
         name=None, token=kernel.__name__,
     )  # fmt: skip
     found = dask_reduction(
-        of_chunks, records, records, axis=tuple(axes), keepdims=keepdims, dtype=dtype,
-        concatenate=True, combine=records, name=kernel.__name__, meta=np.empty((), dtype),
+        of_chunks, join, join, axis=tuple(axes), keepdims=keepdims, dtype=dtype,
+        concatenate=True, combine=join, name=kernel.__name__, meta=np.empty((), dtype),
     )  # fmt: skip
     return tuple(found[name] for name in dtype.names or ())
 
@@ -144,7 +145,7 @@ def _aligned(args: tuple[Any, ...], depth: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(next(found) if isinstance(a, Array) else a for a in args)
 
 
-def scan(kernel: ScanKernel, x: Array, axis: int | None) -> Array:
+def scan(kernel: AccumulateKernel, x: Array, axis: int | None) -> Array:
     """Return an array scanned: within each chunk, then with what the chunks before it come to."""
     dtype = kernel.dtype(x.dtype)
     identity = kernel.joins.typed(x.dtype).identity

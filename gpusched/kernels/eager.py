@@ -13,7 +13,7 @@ from gpusched.plan.overrides import active
 from gpusched.plan.plan import Plan
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import PYTHON_SCALARS, Recorder
-from gpusched.record.recorded import RecordedFunction
+from gpusched.record.recorded import RecordedFunction, recorder_of
 from gpusched.store.statistics import updating
 from gpusched.store.tuned import generation
 
@@ -21,6 +21,17 @@ PLANS = 256
 """Plans remembered for all kernels; the oldest goes first."""
 
 _plans: Newest[Any, Plan] = Newest(PLANS)
+
+
+class FrozenKernel(RecordedFunction):
+    """A user's kernel as tasks have it: with the values of what it reads from outside."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Compute what the kernel does, or record it where an argument is a lazy chunk."""
+        recorder = recorder_of(args)
+        if recorder is not None:
+            return self.record(recorder, *args, **options)
+        return run(self, args, **options)
 
 
 def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> Any:

@@ -11,6 +11,13 @@ class KernelError(TypeError):
     """No kernel can be made of a function, or not for such arguments; the message has the line."""
 
 
+class NotCompiledError(Exception):
+    """Nothing compiled for the CPU does what a raw kernel does; the simulator runs it.
+
+    The message has no line.
+    """
+
+
 def location(code: types.CodeType, line: int | None = None) -> str:
     """Return a place in a function as ``file:line``, for messages.
 

@@ -12,8 +12,7 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
-from gpusched.kernels.errors import KernelError
-from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.errors import KernelError, NotCompiledError
 from gpusched.kernels.notebook import html
 from gpusched.kernels.signatures import dtypes_of
 from gpusched.kernels.trees import tree_of

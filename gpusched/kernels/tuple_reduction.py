@@ -1,23 +1,187 @@
-"""`gpusched.kernel.reduction` with a tuple as identity: several values are joined at once."""
+"""`gpusched.kernel.reduction` of several values at once, such as a maximum and where it is.
+
+Tuples are joined by loops of their own, compiled by numba for the host, with no other call in them;
+the values that they join are elementwise kernels, which are fused with what makes their arguments.
+"""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.kernels import dask_arrays
+from gpusched.dataclass import dataclass
+from gpusched.kernels import dask_arrays, mathematics
 from gpusched.kernels.array_arguments import taken
-from gpusched.kernels.elementwise import ElementwiseKernel
-from gpusched.kernels.errors import KernelError
-from gpusched.kernels.notebook import Shown
-from gpusched.kernels.reduce import Axes
-from gpusched.kernels.tuples import TupleReduceKernel
+from gpusched.kernels.definition import Definition
+from gpusched.kernels.errors import KernelError, from_numba, location
+from gpusched.kernels.reduction import Axes, JoiningKernel, widened
+from gpusched.kernels.typed import variant
+from gpusched.newest import Newest
+
+Number = bool | int | float
+
+_lock = threading.Lock()
+"""Held while a loop is compiled, as numba's own lock is then; not where it has been compiled."""
+_loops: Newest[Any, Callable[..., None]] = Newest(256)
+"""Compiled loops by definition and dtypes."""
 
 
-class TupleReductionKernel(Shown):
+@dataclass(frozen=True)
+class TupleReduceKernel:
+    """A reduction as tasks have it: joins tuples, whose items are arrays of one shape, along axes.
+
+    Notes
+    -----
+    Immutable, thread-safe, and equal to any other that computes the same. Along one axis, tuples
+    are joined in the order of the array.
+    """
+
+    combine: Definition
+    """Takes two tuples, and returns one."""
+    identity: tuple[Number, ...]
+
+    @property
+    def __name__(self) -> str:
+        return self.combine.name
+
+    def __dask_tokenize__(self) -> Any:
+        return "gpusched.tuple-reduction", self.combine.digest, repr(self.identity)
+
+    def dtypes(self, given: tuple[np.dtype, ...]) -> tuple[np.dtype, ...]:
+        """Return the dtypes of the results for items of such dtypes.
+
+        Raises
+        ------
+        KernelError
+            If there are not as many as in the identity.
+        """
+        if len(given) != len(self.identity):
+            raise KernelError(
+                f"{location(self.combine.function.__code__)}: {self.__name__} joins tuples of "
+                f"{len(self.identity)}, as its identity; {len(given)} values were given"
+            )
+        return tuple(map(widened, given, self.identity))
+
+    def __call__(
+        self, *arrays: Any, axis: Axes = None, keepdims: bool = False
+    ) -> tuple[np.ndarray, ...]:
+        """Return the items of the joined tuples, each an array."""
+        dtypes = self.dtypes(tuple(a.dtype for a in arrays))
+        hosted = np.broadcast_arrays(*map(np.asarray, arrays))
+        ndim = hosted[0].ndim
+        axes = range(ndim) if axis is None else sorted(normalize_axis_tuple(axis, ndim))
+        kept = [k for k in range(ndim) if k not in axes]
+        shape = tuple(hosted[0].shape[k] for k in kept)
+        count, size = math.prod(hosted[0].shape[k] for k in axes), math.prod(shape)
+        order = [*axes, *kept]
+        given = [
+            np.ascontiguousarray(a.transpose(order).reshape(count, size), dtype)
+            for a, dtype in zip(hosted, dtypes, strict=True)
+        ]
+        results = [
+            np.full(size, first, dtype) for first, dtype in zip(self.identity, dtypes, strict=True)
+        ]
+        self._loop(dtypes)(*given, *results)
+        final = (
+            tuple(1 if k in axes else n for k, n in enumerate(hosted[0].shape))
+            if keepdims
+            else shape
+        )
+        return tuple(found.reshape(final) for found in results)
+
+    def record_dtype(self, given: tuple[np.dtype, ...]) -> np.dtype:
+        """Return the dtype of records with the results for items of such dtypes."""
+        return _record_dtype(self.dtypes(given))
+
+    def records(self, *arrays: Any, axis: Axes = None, keepdims: bool = True) -> np.ndarray:
+        """Return the joined tuples as an array of records, such as a chunk's partial results."""
+        found = self(*arrays, axis=axis, keepdims=keepdims)
+        records = np.empty(found[0].shape, _record_dtype(tuple(a.dtype for a in found)))
+        for name, values in zip(records.dtype.names or (), found, strict=True):
+            records[name] = values
+        return records
+
+    def of_records(self, x: Any, axis: Axes = None, keepdims: bool = False) -> np.ndarray:
+        """Return the tuples joined that an array of such records has."""
+        return self.records(*(x[name] for name in x.dtype.names), axis=axis, keepdims=keepdims)
+
+    def _loop(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
+        """Return what joins rows of tuples to those in the results, compiled."""
+        key = self.combine.digest, dtypes
+        found = _loops.get(key)
+        if found is None:
+            with _lock:
+                found = _loops.get(key)
+                if found is None:
+                    found = _loops[key] = _compiled(self.combine, dtypes)
+        return found
+
+
+def _record_dtype(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    return np.dtype([(f"f{k}", dtype) for k, dtype in enumerate(dtypes)])
+
+
+def _source(items: int) -> str:
+    numbers = range(items)
+    rows = ", ".join(f"a{k}" for k in numbers)
+    results = ", ".join(f"r{k}" for k in numbers)
+    so_far = ", ".join(f"r{k}[i]" for k in numbers)
+    values = ", ".join(f"a{k}[j, i]" for k in numbers)
+    kept = "\n".join(f"            r{k}[i] = found[{k}]" for k in numbers)
+    return (
+        f"def loop({rows}, {results}):\n"
+        f"    for j in range(a0.shape[0]):\n"
+        f"        for i in range(a0.shape[1]):\n"
+        f"            found = combine(({so_far},), ({values},))\n"
+        f"{kept}\n"
+    )
+
+
+def _compiled(combine: Definition, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
+    import numba
+
+    from gpusched.vectormath.bits import device
+
+    code = combine.function.__code__
+    function = device(variant(combine, ()).bound(code, device, mathematics.for_cpu()))
+    scope: dict[str, Any] = {"combine": function}
+    exec(_source(len(dtypes)), scope)
+    signature = tuple(
+        numba.types.Array(numba.from_dtype(dtype), ndim, "C") for ndim in (2, 1) for dtype in dtypes
+    )
+    loop: Callable[..., None] = numba.njit(scope["loop"])
+    _check(function, combine, dtypes)
+    try:
+        loop.compile(signature)  # type: ignore[attr-defined]
+    except numba.core.errors.NumbaError as error:
+        raise from_numba(combine.name, error) from error
+    return loop
+
+
+def _check(function: Any, combine: Definition, dtypes: tuple[np.dtype, ...]) -> None:
+    """Raise an error unless the function makes a tuple of two that has as many items."""
+    import numba
+
+    joined = numba.types.Tuple([numba.from_dtype(dtype) for dtype in dtypes])
+    try:
+        function.get_call_template((joined, joined), {})
+    except numba.core.errors.NumbaError as error:
+        raise from_numba(combine.name, error) from error
+    returned = function.overloads[joined, joined].signature.return_type
+    items = len(returned) if isinstance(returned, numba.types.BaseTuple) else 1
+    if items != len(dtypes):
+        raise KernelError(
+            f"{location(combine.function.__code__)}: {combine.name} joins tuples of {len(dtypes)} "
+            f"into {'a tuple of ' + str(items) if items > 1 else 'a single value'}"
+        )
+
+
+class TupleReductionKernel(JoiningKernel):
     """A user's reduction of tuples, such as a maximum and where it is.
 
     Parameters
@@ -35,23 +199,7 @@ class TupleReductionKernel(Shown):
     Thread-safe.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        identity: tuple[Any, ...],
-        value: Callable[..., Any] | ElementwiseKernel | None = None,
-    ) -> None:
-        if not identity or not all(_is_number(item) for item in identity):
-            raise KernelError(f"the identity is a number, or a tuple of numbers, not {identity!r}")
-        # Follows what the function reads from outside.
-        self._joins = ElementwiseKernel(function)
-        update_wrapper(self, function)
-        self.python = function
-        """The function as Python runs it, on two tuples."""
-        self.identity = tuple(i.item() if isinstance(i, np.generic) else i for i in identity)
-        plain = value is not None and not isinstance(value, ElementwiseKernel)
-        self.value: Any = ElementwiseKernel(value) if plain else value  # type: ignore[arg-type]
-        """The elementwise kernel whose tuples are joined, if there is one."""
+    tuples = True
 
     def frozen(self) -> TupleReduceKernel:
         """Return the kernel as it is now."""
@@ -76,17 +224,3 @@ class TupleReductionKernel(Shown):
         arrays = tuple(np.asarray(taken(v)) for v in values)
         found = self.frozen()(*arrays, axis=axis, keepdims=keepdims)
         return tuple(each if each.ndim else each[()] for each in found)
-
-    def __reduce__(self) -> Any:
-        return _restore, (self._joins, self.identity, self.value)
-
-    def __repr__(self) -> str:
-        return f"<gpusched reduction {self.__name__}>"  # type: ignore[attr-defined]
-
-
-def _is_number(item: Any) -> bool:
-    return type(item) in (bool, int, float) or isinstance(item, np.generic)
-
-
-def _restore(joins: ElementwiseKernel, identity: Any, value: Any) -> TupleReductionKernel:
-    return TupleReductionKernel(joins.python, identity, value)

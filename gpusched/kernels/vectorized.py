@@ -24,8 +24,8 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import DECLARABLE
 from gpusched.kernels.definition import Definition, define, inner_function, outside_of
+from gpusched.kernels.elementwise import kind_of
 from gpusched.kernels.errors import KernelError
-from gpusched.kernels.scalar import kind_of
 from gpusched.kernels.typed import Dtypes, typed
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import instructions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit import generate
 from gpusched.emit.dtypes import HALF, computed
-from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
+from gpusched.emit.floatingpoint import HAS_FLAGS, IS_X86, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.emit.operations import DEFINED, has, named
 from gpusched.emit.policy import BLOCK, REPEATS, STREAMED, WORTHWHILE
@@ -592,7 +591,7 @@ def not_streamed(
     allocations
         What it writes to.
     """
-    if platform.machine() not in ("x86_64", "AMD64"):
+    if not IS_X86:
         return GraphBreak.NO_GAIN("a processor without such instructions")
     if sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) < STREAMED:
         return GraphBreak.SMALL("results that stay in the cache")

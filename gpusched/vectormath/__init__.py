@@ -7,11 +7,17 @@ they are from the true value at most; the CPU backend takes the C library's for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from numba import types
+from numba.extending import overload
 
 from gpusched.vectormath import (
     angle,
+    division,
     error_complement,
     error_function,
     exponential,
@@ -20,7 +26,6 @@ from gpusched.vectormath import (
     inverse,
     logarithm,
     power,
-    remainder,
     trigonometric,
 )
 from gpusched.vectormath.bits import HAS_FMA
@@ -37,7 +42,7 @@ class VectorFunction:
 
 
 _OLDER = (angle, error_function, exponential, logarithm)
-_EXACT_PRODUCTS = (error_complement, hyperbolic, inverse, power, remainder, trigonometric)
+_EXACT_PRODUCTS = (division, error_complement, hyperbolic, inverse, power, trigonometric)
 """What is as exact as stated only where products are added without rounding in between."""
 
 _BOUNDS = {
@@ -74,4 +79,32 @@ FEWER_STEPS = {
 }
 """Functions that are less exact where somebody wants them fast; each is, by a quarter or more."""
 
-__all__ = ["FEWER_STEPS", "FUNCTIONS", "VectorFunction"]
+
+@lru_cache(maxsize=64)
+def by_dtype(name: str, arguments: int = 1) -> Callable[..., Any]:
+    """Return a function that numba compiles to the vectorised one of its first argument's dtype.
+
+    Parameters
+    ----------
+    name
+        NumPy's name of a scalar function, such as ``"exp"``.
+    arguments
+        How many it takes: one or two.
+    """
+    narrow, wide = (FUNCTIONS[f"{name}_{width}"].function for width in ("f32", "f64"))
+
+    def function(*numbers: Any) -> Any:
+        return wide(*numbers)
+
+    def of_one(x: Any) -> Any:
+        return (lambda x: narrow(x)) if x == types.float32 else (lambda x: wide(x))
+
+    def of_two(x: Any, y: Any) -> Any:
+        return (lambda x, y: narrow(x, y)) if x == types.float32 else (lambda x, y: wide(x, y))
+
+    function.__name__ = name  # for numba's messages
+    overload(function, strict=False, inline="always")({1: of_one, 2: of_two}[arguments])
+    return function
+
+
+__all__ = ["FEWER_STEPS", "FUNCTIONS", "VectorFunction", "by_dtype"]

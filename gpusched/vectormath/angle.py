@@ -15,20 +15,18 @@ from typing import Any
 from numba import float32, float64, int32
 
 from gpusched.vectormath.bits import (
-    device,
-    fma,
-    nonzero,
-    polynomial,
-    to_bits_f32,
-    to_bits_f64,
-)
-from gpusched.vectormath.signs import (
     HALF_PI,
     HALF_PI_LOW,
     HALF_PI_LOW_F32,
     PI,
     PI_LOW,
     PI_LOW_F32,
+    device,
+    fma,
+    nonzero,
+    polynomial,
+    to_bits_f32,
+    to_bits_f64,
     with_sign_of,
     with_sign_of_f32,
 )

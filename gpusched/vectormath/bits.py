@@ -1,4 +1,4 @@
-"""Numbers as their bits, fused multiply-add and polynomials: what numba's Python lacks."""
+"""Numbers as their bits, signs, fused multiply-add and polynomials: what numba's Python lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import llvmlite.binding
 import numba
 from llvmlite import ir
-from numba import types
+from numba import int32, types
 from numba.extending import intrinsic
 
 from gpusched.adapters.numba import leave_filters_alone
@@ -32,6 +32,13 @@ to_bits_f32 = _bitcast(types.float32, types.int32, ir.IntType(32))
 from_bits_f32 = _bitcast(types.int32, types.float32, ir.FloatType())
 to_bits_f64 = _bitcast(types.float64, types.int64, ir.IntType(64))
 from_bits_f64 = _bitcast(types.int64, types.float64, ir.DoubleType())
+
+SIGN = -9223372036854775808
+"""The bit of a float64's sign."""
+HALF_PI, HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
+PI, PI_LOW = 3.141592653589793, 1.2246467991473532e-16
+HALF_PI_LOW_F32, PI_LOW_F32 = -4.371138828673793e-08, -8.742277657347586e-08
+"""Half of pi, and pi, in two parts."""
 
 HAS_FMA = platform.machine() in ("aarch64", "arm64") or bool(
     llvmlite.binding.get_host_cpu_features().get("fma")
@@ -81,6 +88,19 @@ def device(function: Callable[..., Any], **options: Any) -> Any:
     """Return `function` compiled for calls from kernels only, and always made part of them."""
     options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
     return numba.njit(error_model="numpy", **options)(function)
+
+
+@device
+def with_sign_of(size: Any, x: Any) -> Any:
+    """Return a float64 of that size with the sign of x."""
+    return from_bits_f64((to_bits_f64(size) & ~SIGN) | (to_bits_f64(x) & SIGN))
+
+
+@device
+def with_sign_of_f32(size: Any, x: Any) -> Any:
+    """Return a float32 of that size with the sign of x."""
+    bits = int32(to_bits_f32(size) & int32(2147483647))
+    return from_bits_f32(int32(bits | int32(to_bits_f32(x) & int32(-2147483648))))
 
 
 def opaque(module: Any, kind: Any, number: int) -> Any:

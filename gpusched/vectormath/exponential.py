@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import float32, int32
 
-from gpusched.vectormath.avx512 import HAS_AVX512, scale
+from gpusched.vectormath.avx512 import HAS_AVX512, reciprocal_f32, reciprocal_f64, scale
 from gpusched.vectormath.bits import (
     device,
     fma,
@@ -22,7 +22,6 @@ from gpusched.vectormath.bits import (
     to_bits_f32,
     to_bits_f64,
 )
-from gpusched.vectormath.reciprocal import reciprocal_f32, reciprocal_f64
 
 # Adding 1.5 * 2**52 (2**23) rounds to an integer, which is then in the lowest bits.
 _ROUND_F64, _ROUND_BITS_F64 = 6755399441055744.0, 4843621399236968448

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import float32, int32, int64
 
+from gpusched.vectormath.avx512 import reciprocal_f32, reciprocal_f64
 from gpusched.vectormath.bits import (
     device,
     fma,
@@ -25,7 +26,6 @@ from gpusched.vectormath.bits import (
 )
 from gpusched.vectormath.exponential import exp_f32, exp_f64
 from gpusched.vectormath.rarely import rarely
-from gpusched.vectormath.reciprocal import reciprocal_f32, reciprocal_f64
 from gpusched.vectormath.trigonometric import LIMIT_F32, LIMIT_F64
 
 _sine_f64 = polynomial(

@@ -24,6 +24,7 @@ from gpusched.vectormath.bits import (
     polynomial,
     to_bits_f32,
     to_bits_f64,
+    with_sign_of,
 )
 from gpusched.vectormath.exponential import (
     _ROUND_BITS_F32,
@@ -32,7 +33,6 @@ from gpusched.vectormath.exponential import (
     _reduced_f64,
 )
 from gpusched.vectormath.logarithm import log_for_f32, log_of_sum
-from gpusched.vectormath.signs import with_sign_of
 
 _INF, _NAN = float("inf"), float("nan")
 

@@ -17,6 +17,12 @@ from typing import Any
 from numba import float32, float64, int32
 
 from gpusched.vectormath.bits import (
+    HALF_PI,
+    HALF_PI_LOW,
+    HALF_PI_LOW_F32,
+    PI,
+    PI_LOW,
+    PI_LOW_F32,
     device,
     fma,
     from_bits_f32,
@@ -24,17 +30,9 @@ from gpusched.vectormath.bits import (
     polynomial,
     to_bits_f32,
     to_bits_f64,
-)
-from gpusched.vectormath.exponential import _ROUND_BITS_F64, _ROUND_F64
-from gpusched.vectormath.signs import (
-    HALF_PI,
-    HALF_PI_LOW,
-    HALF_PI_LOW_F32,
-    PI,
-    PI_LOW,
-    PI_LOW_F32,
     with_sign_of,
 )
+from gpusched.vectormath.exponential import _ROUND_BITS_F64, _ROUND_F64
 
 _arcsine_f64 = polynomial(
     0.029612011264955142,

@@ -11,7 +11,13 @@ from typing import Any
 
 from numba import float32, float64, int32
 
-from gpusched.vectormath.avx512 import HAS_AVX512, exponent, mantissa
+from gpusched.vectormath.avx512 import (
+    HAS_AVX512,
+    exponent,
+    mantissa,
+    reciprocal_f32,
+    reciprocal_f64,
+)
 from gpusched.vectormath.bits import (
     device,
     fma,
@@ -21,7 +27,6 @@ from gpusched.vectormath.bits import (
     to_bits_f32,
     to_bits_f64,
 )
-from gpusched.vectormath.reciprocal import reciprocal_f32, reciprocal_f64
 
 _INF, _NAN = float("inf"), float("nan")
 

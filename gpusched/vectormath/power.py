@@ -14,6 +14,7 @@ from typing import Any
 from numba import float32, float64
 
 from gpusched.vectormath.bits import (
+    SIGN,
     device,
     floor,
     fma,
@@ -29,7 +30,6 @@ from gpusched.vectormath.exponential import (
     exp_for_f32,
 )
 from gpusched.vectormath.logarithm import _parts_f64, log_for_f32
-from gpusched.vectormath.signs import SIGN
 
 _INF, _NAN = float("inf"), float("nan")
 _LOG2_HIGH, _LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10

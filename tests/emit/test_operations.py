@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import scipy.special
 
 from gpusched.emit import operations
+from gpusched.emit.floatingpoint import IS_X86
 from gpusched.emit.operations import OPERATIONS, operation_of
 from tests.record.recording import check, record
 from tests.tiers import every, exhaustive
@@ -22,7 +22,6 @@ CONVERSIONS = {name for name in OPERATIONS if name.startswith("astype")}
 CONVERSIONS |= {"where", "clip", "clip_by_arrays", "real", "imag", "complex", "search_left",
                 "search_right", "interpolate", "select", "select_next",
                 "select_sorted"}  # fmt: skip
-IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 SIGNED_ZEROS_FREE = {"fmin", "fmax"} if IS_X86 else {"minimum", "maximum", "fmin", "fmax"}
 """NumPy's own result for (0.0, -0.0) depends on the machine, and of some on the place in the loop:
 the second of the two in whole vectors, the first in what is left over."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.emit.floatingpoint import DIVIDE, take
+from gpusched.emit.floatingpoint import DIVIDE, IS_X86, take
 from gpusched.emit.policy import BLOCK, STREAMED
 from gpusched.inspection.machinecode import cpu_llvm
 from gpusched.plan import schedule
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64"), reason="streams on x86-64 only"
-)
+pytestmark = pytest.mark.skipif(not IS_X86, reason="streams on x86-64 only")
 
 LARGE = STREAMED // 4
 
@@ -74,7 +71,7 @@ def test_short_rows_are_not() -> None:
 
 
 def test_kernels_for_other_machines_have_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(schedule, "IS_X86", False)
     (launch,) = record(lambda a: a * 2 + 1, numbers(LARGE)).launches
     assert not launch.kernel.kernel.streamed
 

@@ -21,7 +21,7 @@ from numba.cuda import syncthreads, threadIdx
 
 import gpusched
 from gpusched.kernels import DivergenceError, GuardError, KernelError, SimulationError
-from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.errors import NotCompiledError
 
 pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.kernels import KernelError, tuples
+from gpusched.kernels import KernelError, tuple_reduction
 
 X = np.random.default_rng(0).normal(size=(7, 5, 6))
 PLACES = np.arange(5)[:, None]
@@ -69,7 +69,7 @@ def test_a_compiled_loop_runs_while_another_one_is_compiled() -> None:
     expected = mean_and_count(X)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.extend(mean_and_count(X)), daemon=True)
-    with tuples._lock:
+    with tuple_reduction._lock:
         thread.start()
         thread.join(10)
     assert found == list(expected)

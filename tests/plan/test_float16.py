@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.backends import cpu, float16, halves, native
+from gpusched.backends import conversions as converting
+from gpusched.backends import cpu, native
 from gpusched.breaks import GraphBreak
 from gpusched.emit import dtypes
 from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
@@ -40,13 +41,13 @@ def between(dtype: str) -> np.ndarray:
 def conversions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Have kernels convert in one of the two ways, whichever this processor takes."""
     by_steps = request.param == "by steps"
-    if not by_steps and not float16.HAS_INSTRUCTIONS:
+    if not by_steps and not converting.HAS_INSTRUCTIONS:
         pytest.skip("this processor has no instruction for it")
-    ways = float16.BY_STEPS if by_steps else float16.BY_INSTRUCTIONS
-    made = halves.conversions(float16.COMPILER, float16.ELEMENT, *ways)
+    ways = converting.BY_STEPS if by_steps else converting.BY_INSTRUCTIONS
+    made = converting.conversions(converting.COMPILER, converting.ELEMENT, *ways)
     names = ("from_float16", "to_float16", "round_to_float16")
     for name, function in zip(names, made, strict=True):
-        monkeypatch.setattr(float16, name, function)
+        monkeypatch.setattr(converting, name, function)
     return str(request.param)
 
 

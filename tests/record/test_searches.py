@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -16,12 +15,11 @@ from hypothesis.extra import numpy as hnp
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.emit.floatingpoint import REPORTED, take
+from gpusched.emit.floatingpoint import IS_X86, REPORTED, take
 from gpusched.emit.operations import SEARCHED
 from tests.record.recording import BACKENDS, check, on_host, record
 from tests.tiers import every
 
-IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 RANDOM = np.random.default_rng(11)
 EDGES = np.linspace(-3.0, 3.0, 21)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpusched.backends.cache import KernelCache
-from gpusched.backends.cuda import cubins
+from gpusched.backends.cuda import runtime
 from gpusched.backends.cuda.compiler import Compiled
 from gpusched.store import codefiles, sharing
 from gpusched.store.statistics import count_compilation, reset_statistics, statistics
@@ -68,7 +68,7 @@ def compile_cubin(cubin: bytes = CUBIN) -> Compiled:
         count_compilation("add_1", 0.25)
         return Compiled("add_1", (9, 0), cubin)
 
-    return cubins.cached("add_1", "text", (9, 0), build)[0]
+    return runtime.cached("add_1", "text", (9, 0), build)[0]
 
 
 def files(folder: Path) -> list[Path]:
@@ -108,7 +108,7 @@ def test_no_folder_is_needed_to_receive(others: Others, folder: Path | None) -> 
 def test_cubins_of_other_gpus_are_others(others: Others) -> None:
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         for cc in ((8, 0), (9, 0)):
-            _, built = cubins.cached("add_1", "text", cc, lambda: Compiled("add_1", (9, 0), CUBIN))
+            _, built = runtime.cached("add_1", "text", cc, lambda: Compiled("add_1", (9, 0), CUBIN))
             assert built
 
 

@@ -15,8 +15,8 @@ from numba import types
 
 from gpusched.backends.cpu import Tuned, pipeline
 from gpusched.vectormath import avx512
+from gpusched.vectormath.avx512 import reciprocal_f32, reciprocal_f64
 from gpusched.vectormath.bits import device
-from gpusched.vectormath.reciprocal import reciprocal_f32, reciprocal_f64
 
 NUMBERS = [0.75, 1.0, 1.5, 3.0, 1e-42, 1e30, 0.0, -0.0, np.inf, -np.inf, np.nan, -3.0]
 

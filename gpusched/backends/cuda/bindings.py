@@ -14,8 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from gpusched.backends import halves, scalar_math
-from gpusched.backends.cuda import float16, vectorload
+from gpusched.backends import conversions, scalar_math
+from gpusched.backends.cuda import vectorload
 from gpusched.backends.cuda.compiler import device_function
 from gpusched.backends.cuda.numba_cuda import (
     cgutils,
@@ -134,6 +134,39 @@ def _position(register: str) -> Callable[..., Any]:
     return position
 
 
+HALF = types.uint16
+"""Elements of float16: their bits, which are converted, and not computed with."""
+_BITS, _SINGLE = ir.IntType(16), ir.FloatType()
+
+
+def _convert(builder: Any, name: str, result: Any, value: Any) -> Any:
+    """Return what one of LLVM's functions gives, which takes and returns bits and float32.
+
+    NVVM has them: NVVM IR specification, "Half Precision Floating Point Intrinsics".
+    """
+    kind = ir.FunctionType(result, [value.type])
+    module = builder.module
+    function = module.globals.get(name) or ir.Function(module, kind, name)
+    return builder.call(function, [value])
+
+
+def _widened(builder: Any, bits: Any) -> Any:
+    return _convert(builder, "llvm.convert.from.fp16.f32", _SINGLE, bits)
+
+
+def _narrowed(builder: Any, number: Any) -> Any:
+    return _convert(builder, "llvm.convert.to.fp16.f32", _BITS, number)
+
+
+_HALVES = dict(
+    zip(
+        scalar_math.HALVES,
+        conversions.conversions((intrinsic, types), HALF, _widened, _narrowed),
+        strict=True,
+    )
+)
+
+
 @lru_cache(maxsize=1)
 def namespace() -> dict[str, Any]:
     """Return every name that a kernel may use; not to be changed."""
@@ -151,8 +184,9 @@ def namespace() -> dict[str, Any]:
         found[f"expit_{width}"] = expit
     found |= {"bits": bits, "shift": shift, "inf": math.inf, "nan": math.nan}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp}
-    found |= {name: halves.to_integer((intrinsic, types), name) for name in scalar_math.INTEGERS}
-    found |= {name: getattr(float16, name) for name in scalar_math.HALVES}
+    for name in scalar_math.INTEGERS:
+        found[name] = conversions.to_integer((intrinsic, types), name)
+    found |= _HALVES
     found |= {"barrier": cuda.syncthreads, "cuda": cuda}
     return found | vectorload.namespace()
 
@@ -168,7 +202,7 @@ def signature(kernel: Kernel) -> tuple[Any, ...]:
 
 def _type(dtype: str) -> Any:
     if dtype == "float16":
-        return float16.ELEMENT
+        return HALF
     return types.boolean if dtype == "bool" else getattr(types, dtype)
 
 

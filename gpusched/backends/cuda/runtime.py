@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from gpusched import cudadriver
-from gpusched.backends.cuda import compiler, cubins, versions
+from gpusched.backends.cuda import compiler, versions
 from gpusched.backends.cuda.compiler import (
     Compiled,
     CompilerMissingError,
@@ -23,12 +24,13 @@ from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import EXACT, Kernel
 from gpusched.emit.parsing import register
 from gpusched.emit.skeleton.source_lines import threads
-from gpusched.store import tuned
+from gpusched.store import kernelfiles, tuned
 from gpusched.store.emitters import CUDA, toolchain
 from gpusched.store.handles import CompiledKernel, Handle
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
+from gpusched.store.sharing import ObtainedFrom, Wanted, obtain
 from gpusched.store.statistics import count_compilation, updating
 
 
@@ -58,6 +60,38 @@ def check_driver() -> None:
         )
 
 
+def wanted(name: str, text: str, cc: tuple[int, int], mathematics: str = EXACT) -> Wanted:
+    """Return what the cubin of a source text is known by, and where it is kept."""
+    parts = ("cuda", toolchain(CUDA), f"sm_{cc[0]}{cc[1]}", mathematics, text)
+    key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+    root = kernelfiles.directory()
+    path = root and root / "cubins" / toolchain(CUDA) / f"{name}-sm_{cc[0]}{cc[1]}-{key}.cubin"
+    return Wanted(name, key, path)
+
+
+def cached(
+    name: str,
+    text: str,
+    cc: tuple[int, int],
+    build: Callable[[], Compiled],
+    mathematics: str = EXACT,
+) -> tuple[Compiled, bool]:
+    """Return the machine code of `text`, and whether it had to be built.
+
+    A file that is missing, cut short or changed is built again.
+    """
+
+    def load(cubin: bytes) -> Compiled:
+        return Compiled(name, cc, cubin)
+
+    def make() -> tuple[Compiled, bytes]:
+        compiled = build()
+        return compiled, compiled.cubin
+
+    compiled, origin = obtain(wanted(name, text, cc, mathematics), load, make)
+    return compiled, origin is ObtainedFrom.COMPILED
+
+
 def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
     """Compile a kernel for GPUs of one compute capability, whether or not one is here."""
     return _build(kernel, skeleton.source(kernel), cc)
@@ -81,7 +115,7 @@ def code_for(kernel: Kernel, cc: tuple[int, int], key: str) -> bytes:
         If this process would make another one.
     """
     text = skeleton.source(kernel)
-    if cubins.wanted(kernel.name, text, cc, kernel.mathematics).key != key:
+    if wanted(kernel.name, text, cc, kernel.mathematics).key != key:
         raise OtherToolchainError("another version of gpusched, Python or a compiler")
     return _build(kernel, text, cc).cubin
 
@@ -157,15 +191,15 @@ class GpuRuntime:
         text = skeleton.source(kernel)
 
         def build() -> Compiled:
-            wanted = cubins.wanted(kernel.name, text, self.cc, kernel.mathematics)
-            cubin = service.compiled(kernel, wanted, self.cc)
+            asked = wanted(kernel.name, text, self.cc, kernel.mathematics)
+            cubin = service.compiled(kernel, asked, self.cc)
             if cubin is not None:
                 return Compiled(kernel.name, self.cc, cubin)
             with service.here():
                 return _timed(kernel.name, lambda: _build(kernel, text, self.cc))
 
         started = time.perf_counter()
-        compiled, _ = cubins.cached(kernel.name, text, self.cc, build, kernel.mathematics)
+        compiled, _ = cached(kernel.name, text, self.cc, build, kernel.mathematics)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
@@ -209,7 +243,7 @@ class GpuKernels(KernelStore):
         """Return a kernel whose cubins are all in files; None otherwise."""
         with self._runtime() as runtime:
             parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
-        kept = (cubins.wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
+        kept = (wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
         if all(each.path is not None and each.path.exists() for each in kept):
             return self.obtained(kernel)
         return None

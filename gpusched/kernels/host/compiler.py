@@ -13,16 +13,16 @@ import numpy as np
 from numba import types
 from numba.core.errors import NumbaError
 
+from gpusched.backends.cuda.errors import DivergenceError, GuardError
 from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import register
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition, Value
+from gpusched.kernels.errors import NotCompiledError
 from gpusched.kernels.host import generate
 from gpusched.kernels.host.builtins import FUNCTIONS, device
 from gpusched.kernels.host.cuda_names import CudaNames, numpy_dtype
-from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.lowering import CONTEXT, Rewritten, rewrite
-from gpusched.kernels.simulation.errors import DivergenceError, GuardError
 from gpusched.store.statistics import updating
 
 Triple = tuple[int, int, int]

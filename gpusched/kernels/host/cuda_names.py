@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.kernels.definition import Definition
-from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.errors import NotCompiledError
 
 Path = tuple[str, ...]
 """A name of `numba.cuda` as its parts: ``("threadIdx", "x")``."""

@@ -12,7 +12,7 @@ import copy
 
 from gpusched.dataclass import dataclass
 from gpusched.kernels.array_arguments import uninitialised_value
-from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.errors import NotCompiledError
 from gpusched.kernels.host.lowering import AXES, CONTEXT, Barrier, Rewritten
 from gpusched.kernels.host.regions import (
     Branch,

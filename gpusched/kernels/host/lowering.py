@@ -10,8 +10,8 @@ import numpy as np
 
 from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import parse_expression
+from gpusched.kernels.errors import NotCompiledError
 from gpusched.kernels.host.cuda_names import CudaNames, Path, dtype_named, numpy_dtype
-from gpusched.kernels.host.errors import NotCompiledError
 
 AXES = ("x", "y", "z")
 POSITIONS = {"threadIdx": "thread", "blockIdx": "block", "blockDim": "threads", "gridDim": "blocks"}

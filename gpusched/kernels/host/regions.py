@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import parse, parse_expression
-from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.errors import NotCompiledError
 from gpusched.kernels.host.lowering import Barrier
 
 

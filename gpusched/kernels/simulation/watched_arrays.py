@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends.cuda.errors import GuardError, RaceError, UninitialisedError
 from gpusched.backends.cuda.simulated_threads import Thread, Triple, current, place
 from gpusched.kernels.array_arguments import uninitialised_value
-from gpusched.kernels.simulation.errors import GuardError, RaceError, UninitialisedError
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,10 @@ ANSWER = 5.0
 """Seconds that a service has to say what it is doing, to somebody who only wants to show it."""
 
 
+class CompilerDiedError(RuntimeError):
+    """The processes that were to compile a kernel have ended of it, or have been ended."""
+
+
 @dataclass(frozen=True)
 class Wish:
     """How much a kernel is wanted."""
@@ -234,6 +238,12 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
         The key of the code, and where it is kept.
     cc
         Compute capability of the GPU it is for; None for the CPU.
+
+    Raises
+    ------
+    CompilerDiedError
+        If processes that began it have died: here it could end this one, and would keep each client
+        busy with what all have asked for. Plans do without it.
     """
     if not is_used() or not _is_data(kernel):
         return None
@@ -245,6 +255,8 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     }  # fmt: skip
     try:
         answer, sealed = _client.ask(message)
+        if "died" in answer:
+            raise CompilerDiedError(answer["error"])
         if "error" in answer:
             logger.debug("the compile service has not made %s: %s", wanted.name, answer["error"])
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import dask
 import pytest
 
-from gpusched.backends.cuda import cubins
+from gpusched.backends.cuda import runtime
 from gpusched.backends.cuda.compiler import Compiled
 
 CC = (9, 0)
@@ -16,7 +16,7 @@ CODE = b"\x7fELF" + bytes(range(256)) * 20
 
 def get(text: str = "text", cc: tuple[int, int] = CC) -> bool:
     """Return whether the cubin had to be built."""
-    found, built = cubins.cached("add_1234", text, cc, lambda: Compiled("add_1234", cc, CODE))
+    found, built = runtime.cached("add_1234", text, cc, lambda: Compiled("add_1234", cc, CODE))
     assert (found.name, found.cc, found.cubin) == ("add_1234", cc, CODE)
     return built
 

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
-from gpusched.backends import halves
 from gpusched.backends.cuda.compiler import disassembler
 from gpusched.backends.cuda.runtime import compile_for
+from gpusched.emit.floatingpoint import IS_X86
 from gpusched.emit.kernel import EXACT, FAST, Kernel
 from gpusched.plan.overrides import applied
 from gpusched.store.handles import CompiledKernel
@@ -154,7 +154,7 @@ def test_symbol_is_the_kernels_name() -> None:
     assert one.cubin.startswith(b"\x7fELF")
 
 
-@pytest.mark.skipif(not halves.IS_X86, reason="is about x86's instructions, which NumPy uses")
+@pytest.mark.skipif(not IS_X86, reason="is about x86's instructions, which NumPy uses")
 @pytest.mark.parametrize(("source", "target"), [("f4", "i1"), ("f8", "i8")])
 def test_floats_that_no_integer_holds_are_compared_first(source: str, target: str) -> None:
     """NVIDIA's instruction would give the nearest integer, as the emulated GPU's does not."""

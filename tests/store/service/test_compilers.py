@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 import psutil
 import pytest
 
-from gpusched.store.service import priority, protocol
+from gpusched.store.service import compilers, protocol
 from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.compilers import Compilers
 from tests.waiting import PATIENCE
@@ -81,6 +82,52 @@ def test_what_was_begun_in_idle_time_is_given_up_once_another_has_done_it(tmp_pa
     assert not psutil.pid_exists(idle) and not psutil.pid_exists(urgent)
 
 
+def die(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Begin what is asked for, and end as a compiler does that breaks."""
+    protocol.read(requests)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def answer_of_the_dead() -> dict[str, Any]:
+    queue = Compilations()
+    answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    def made(compilation: Compilation, found: dict[str, Any], code: bytes) -> None:
+        queue.finish(compilation)
+        answer.set_result(found)
+
+    dying = Compilers(queue, made, die)
+    queue.add((0, 0), {"key": "a", "awaited": True})
+    dying.call()
+    try:
+        return await answer
+    finally:
+        dying.close()
+
+
+def test_a_kernel_whose_compilers_die_is_said_to_be_so() -> None:
+    found = asyncio.run(asyncio.wait_for(answer_of_the_dead(), PATIENCE))
+    assert found["died"] and "status -9" in found["error"]
+
+
+async def urged_as_the_first_dies(folder: Path) -> list[dict[str, Any]]:
+    """Have a kernel begun twice, the second time as it is urgent, and end who began first."""
+    found = Workers(folder)
+    found.ask("a", urgent=False)
+    await found.begun()
+    (idle,) = found.compilers._workers.values()
+    found.ask("a", urgent=True)
+    os.kill(idle.pid, signal.SIGKILL)
+    await found.done()
+    found.compilers.close()
+    return found.answers
+
+
+def test_who_dies_beside_another_at_the_same_kernel_is_not_missed(tmp_path: Path) -> None:
+    found = asyncio.run(asyncio.wait_for(urged_as_the_first_dies(tmp_path), PATIENCE))
+    assert found == [{"key": "a"}]
+
+
 async def priorities(folder: Path) -> list[int]:
     """Return how nice the worker is that compiles what is left, and what is urgent after that."""
     found = Workers(folder)
@@ -97,7 +144,7 @@ async def priorities(folder: Path) -> list[int]:
 def test_what_is_urgent_is_not_made_by_who_gives_way(tmp_path: Path) -> None:
     here = os.getpriority(os.PRIO_PROCESS, 0)
     found = asyncio.run(asyncio.wait_for(priorities(tmp_path), PATIENCE))
-    assert found == [max(here, priority.AFTER), here]
+    assert found == [max(here, compilers.AFTER), here]
 
 
 def test_its_process_imports_nothing_that_kernels_have_no_use_for() -> None:

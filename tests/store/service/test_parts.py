@@ -9,9 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 
+from gpusched.backends import cache
+from gpusched.backends.cache import KernelCache
 from gpusched.backends.compileworker import answer_to, serve
 from gpusched.store.service import client, protocol
 from gpusched.store.service import start as starting
@@ -249,3 +252,17 @@ def test_the_folder_is_short_and_its_user_s(
     assert tmp_path not in starting.folder().parents, "others may write there"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/" + "x" * 200)
     assert len(str(starting.Place(starting.folder(), "0" * 16).socket)) < 100
+
+
+def test_what_compilers_die_of_is_not_compiled_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"error": "the compiler's process ended: no answer with status -9", "died": True}
+    monkeypatch.setattr(client._client, "ask", lambda message: (answer, b""))
+    monkeypatch.setattr(cache.PreparedKernel, "compile", lambda self: pytest.fail("compiles it"))
+    settings = {"fusion.compiler": "service", "fusion.cache-directory": str(tmp_path)}
+    with (
+        dask.config.set({f"gpusched.{key}": value for key, value in settings.items()}),
+        pytest.raises(client.CompilerDiedError, match="status -9"),
+    ):
+        KernelCache().get(sample_kernel("float64(11)"))

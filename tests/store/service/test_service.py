@@ -21,7 +21,7 @@ import pytest
 from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
 from gpusched.store import background, uncompiled
-from gpusched.store.service import client, priority
+from gpusched.store.service import client, compilers
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
 from tests.store.test_compile_once import ASKING, check, counts, process, start
@@ -297,7 +297,7 @@ def test_without_threads_nothing_is_compiled(
     assert not any(kernel.ready for kernel in kernels)
 
 
-@pytest.mark.parametrize(("urgent", "nice"), [(True, 0), (False, priority.IDLE)])
+@pytest.mark.parametrize(("urgent", "nice"), [(True, 0), (False, compilers.IDLE)])
 def test_what_is_worth_no_time_of_tasks_gives_way_to_them(
     folder: Path, urgent: bool, nice: int
 ) -> None:

@@ -1,9 +1,14 @@
-"""floor_divide and remainder of integers.
+"""floor_divide and remainder of integers, and fmod.
 
 Processors divide integers one at a time. Numbers of up to 32 bits are divided as floats with more
 bits: a quotient by b that is not whole is 1/b or more from the next whole number, too far to be
 rounded to it.  Of 64 bits, a first quotient leaves a rest of at most the divisor and 2**12, which
 is divided in its turn; what is then off by one shows in the rest's sign and size.
+
+fmod: ``x - trunc(x / y) y`` is exact as one fused multiply-add as long as the quotient is below
+2**p, p the bits of a significand: the quotient rounds up to the next whole number at most, which
+shows in the remainder's sign.  Larger quotients, which are rare, are the C library's (long
+division, a bit at a time).
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from numba import float32, float64, int32, int64, types, uint32
 from numba.extending import overload
 
 from gpusched.vectormath.avx512 import HAS_AVX512
-from gpusched.vectormath.bits import device, floor, fma
+from gpusched.vectormath.bits import device, floor, fma, with_sign_of, with_sign_of_f32
+from gpusched.vectormath.rarely import rarely
 
 _LARGEST = 9223372036854774784.0
 """The largest float64 that is an int64."""
@@ -96,3 +102,22 @@ floor_divide = _function("floor_divide", 0, lambda a, b: a // b)
 """
 remainder = _function("remainder", 1, lambda a, b: a % b)
 """What is left of the first integer, with the sign of the second, which is neither 0 nor -1."""
+
+
+def _fmod(limit: float, signed: Any) -> Any:
+    """Return fmod of the dtype whose quotients have to be below that."""
+    by_long_division = rarely("fmod", limit, 2)
+
+    @device
+    def fmod(x: Any, y: Any) -> Any:
+        a, b = abs(x), abs(y)
+        q = floor(a / b)
+        r = fma(-q, b, a)
+        r = r + b if r < 0.0 else r
+        r = a if a < b else r
+        return signed(by_long_division(q, x, y) if q >= limit else r, x)
+
+    return fmod
+
+
+fmod_f32, fmod_f64 = _fmod(2.0**23, with_sign_of_f32), _fmod(2.0**52, with_sign_of)

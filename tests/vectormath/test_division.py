@@ -12,7 +12,7 @@ import pytest
 from numba import types
 
 from gpusched.backends.cpu import Tuned
-from gpusched.vectormath import integers
+from gpusched.vectormath import division
 from gpusched.vectormath.avx512 import HAS_AVX512
 from tests.tiers import every
 
@@ -23,7 +23,7 @@ NAMES = ["floor_divide", "remainder"]
 @lru_cache
 def loop(name: str, dtype: str) -> Any:
     """Return a compiled loop over the function."""
-    function = getattr(integers, name)
+    function = getattr(division, name)
     array = types.Array(getattr(types, dtype), 1, "C")
 
     def kernel(first: Any, second: Any, out: Any) -> None:

@@ -1,23 +1,26 @@
-"""Conversions as LLVM's instructions: of float16 and float32, and of floats to integers.
+"""Conversions in kernels, as LLVM's instructions: of float16, and of floats to integers.
 
-float16 is rounded to even, once. What no integer can hold becomes what NumPy makes of it.
+float16 is a type of elements that is converted, and not computed with; it is rounded to even, once.
+What no integer can hold becomes what NumPy makes of it.
 
-Processors with F16C, and all of AArch64, have instructions for both. Elsewhere they are made of
+Processors with F16C, and all of AArch64, have instructions for float16. Elsewhere they are made of
 others; LLVM would call functions of its own runtime library there, which kernels have not.
 """
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding
 from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, register_model
+
+from gpusched.emit.floatingpoint import IS_ARM, IS_X86
 
 _HALF, _SINGLE, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 _BITS16, _BITS32, _BITS64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
-
-IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 _KEPT = 29
 """Low bits of a float64 of which float32 need know only whether one is set."""
@@ -151,3 +154,34 @@ def to_integer(compiler: tuple[Any, Any], name: str) -> Any:
         return (result(x), generate) if isinstance(x, types.Float) else None
 
     return function
+
+
+HAS_INSTRUCTIONS = IS_ARM or bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
+"""Whether this processor converts by one instruction."""
+
+
+class Float16(types.Type):
+    """Elements of an array that is float16; numba has no numbers of that dtype on CPUs."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float16")
+
+
+@register_model(Float16)
+class _Model(models.PrimitiveModel):
+    """Two bytes."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.IntType(16))
+
+
+ELEMENT = Float16()
+
+COMPILER = intrinsic, types
+"""What `conversions` takes of numba."""
+BY_INSTRUCTIONS = widened, narrowed
+BY_STEPS = widened_by_steps, narrowed_by_steps
+from_float16, to_float16, round_to_float16 = conversions(
+    COMPILER, ELEMENT, *(BY_INSTRUCTIONS if HAS_INSTRUCTIONS else BY_STEPS)
+)
+to_int32, to_int64 = (to_integer(COMPILER, name) for name in ("to_int32", "to_int64"))
