@@ -17,9 +17,9 @@ from dask.utils import methodcaller
 from gpusched.graph import libraries
 from gpusched.graph.known import computes, known
 from gpusched.graph.libraries import is_in, is_numpys
-from gpusched.graph.partials import bare, callables, parts
+from gpusched.graph.partials import applied, bare, callables, parts
 from gpusched.plan.plan import used_registers
-from gpusched.record.catalogue import has
+from gpusched.record.catalogue import asks_for_change, has
 
 _PURE = ("dask.array", "dask.utils", "gpusched")
 """Modules whose functions leave chunks as they are."""
@@ -27,10 +27,10 @@ _PURE = ("dask.array", "dask.utils", "gpusched")
 
 def may_change(step: Any) -> bool:
     """Return whether a step calls something that is not known to leave its arguments alone."""
-    if step.recorded:
-        return False
+    if asks_for_change(*applied(step.function, step.args, step.kwargs)):
+        return True  # What is recorded of others is called as it is then.
     called = [step.function, *callables((step.args, step.kwargs))]
-    return "out" in step.kwargs or not all(_is_pure(p) for each in called for p in parts(each))
+    return not step.recorded and not all(_is_pure(p) for each in called for p in parts(each))
 
 
 def _is_pure(function: Any) -> bool:
@@ -100,7 +100,7 @@ def _memory(steps: Sequence[Any], inputs: int, considered: Iterable[int]) -> lis
 
 def _makes_new(step: Any) -> bool:
     function = bare(step.function)
-    return known(function) and computes(function)
+    return known(function) and computes(function) and not may_change(step)
 
 
 def _needs(steps: Sequence[Any], inputs: int) -> list[set[int]]:

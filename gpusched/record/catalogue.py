@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -405,11 +405,37 @@ def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any)
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         return GraphBreak.CHANGES(f"calls {name}: {error}")  # NumPy says so on real arrays
-    for parameter, harmless in _CHANGING.items():
-        value = given.get(parameter, given.get("kwargs", {}).get(parameter, harmless))
-        if value is not harmless:
-            return GraphBreak.CHANGES(f"calls {name} with {parameter}=")
-    return None
+    parameter = _asked(given)
+    return GraphBreak.CHANGES(f"calls {name} with {parameter}=") if parameter else None
+
+
+def _asked(given: Mapping[str, Any]) -> str | None:
+    """Return the parameter by which a call asks for a change; None if it does not."""
+    given = {**given, **given.get("kwargs", {})}
+    asked = [name for name, least in _CHANGING.items() if given.get(name, least) is not least]
+    return asked[0] if asked else None
+
+
+def asks_for_change(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call of a function that changes nothing by itself asks it for a change.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.catalogue import asks_for_change
+    >>> x = np.ones(3)
+    >>> [asks_for_change(np.nan_to_num, args, {}) for args in ((x,), (x, True), (x, False))]
+    [False, False, True]
+    """
+    if isinstance(function, np.ufunc):
+        return len(args) > function.nin or kwargs.get("out") is not None
+    signature = _signature(function) if has(function, "pure") else None
+    try:
+        given = signature.bind(*args, **kwargs).arguments if signature else kwargs
+    except TypeError:
+        given = kwargs  # NumPy says so on real arrays.
+    # Other functions may have parameters of these names that mean something else.
+    return _asked(given) is not None if signature else given.get("out") is not None
 
 
 @lru_cache(maxsize=512)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.adapters.tasks import renamed
+from gpusched.breaks import GraphBreak
+from gpusched.graph import disable, enable
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.unrecorded import conflict, may_change
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
+from gpusched.store.statistics import reset_statistics, statistics
 
 
 def changes(array: Any) -> Any:
@@ -59,6 +64,36 @@ def test_what_a_later_step_makes_of_the_result_connects_no_inputs() -> None:
     assert conflict([opaque_step(0, 2), opaque_step(0, 1), opaque_step(5, 4)], 4) is not None
 
 
+CHUNK = np.where(np.arange(20_000.0) % 7 == 0, np.nan, np.arange(20_000.0)).reshape(2, -1)
+ASKING = {
+    "nan_to_num": lambda x: x.map_blocks(np.nan_to_num, copy=False, dtype=float),
+    "by position": lambda x: x.map_blocks(np.nan_to_num, False, dtype=float),
+    "partial": lambda x: x.map_blocks(partial(np.nan_to_num, copy=False), dtype=float),
+    "ufunc": lambda x: da.map_blocks(np.add, x, 1, x, dtype=float),
+    "median": lambda x: x.map_blocks(np.median, 1, None, True, True, dtype=float, chunks=(1, 1)),
+    "not": lambda x: x.map_blocks(np.nan_to_num, copy=True, dtype=float),
+}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ASKING)
+def test_a_change_that_a_known_function_is_asked_for(name: str, first: bool) -> None:
+    """It is seen by what computes with the same chunk when plain dask lets it see it."""
+
+    def program() -> Any:
+        x = da.from_array(CHUNK.copy(), chunks=(1, CHUNK.shape[1])) * 3
+        one, other = ASKING[name](x), x * 2
+        return one + other if first else other - one
+
+    with disable():
+        plain = program().compute(scheduler="sync")
+    reset_statistics()
+    with enable(), dask.config.set({"gpusched.fusion.compile": "off"}):
+        np.testing.assert_array_equal(program().compute(scheduler="sync"), plain)
+    found = {reason.kind for _, reason in statistics().breaks}
+    assert (GraphBreak.CONFLICT in found) is (name != "not")
+
+
 # Programs that are run in any order, with copies in place of views: the result is the same unless
 # there is a conflict.
 
@@ -84,12 +119,12 @@ def programs(draw: st.DrawFn) -> tuple[list[ProgramStep], int]:
     steps = []
     for number in range(draw(st.integers(2, 5))):
         registers = st.integers(0, inputs + number - 1).map(Register)
-        kind = draw(st.sampled_from(["change", "show", "compute", "give"]))
-        count = {"show": 1, "compute": 2}.get(kind) or draw(st.integers(1, 3))
+        kind = draw(st.sampled_from(["change", "show", "compute", "give", "ask"]))
+        count = {"show": 1, "compute": 2, "ask": 3}.get(kind) or draw(st.integers(1, 3))
         args = tuple(draw(st.lists(registers, min_size=count, max_size=count)))
         if kind == "show":
             steps.append(ProgramStep(operator.getitem, (*args, slice(None)), recorded=True))
-        elif kind == "compute":
+        elif kind in ("compute", "ask"):  # With two arguments, or with an output as well.
             steps.append(ProgramStep(np.add, args, recorded=True))
         else:
             gives = draw(st.integers(0, 3)) if kind == "change" else 1
@@ -105,7 +140,8 @@ def run(steps: list[ProgramStep], inputs: int, order: list[int], copied: set[int
         step = steps[k]
         args = [registers[a.number] if type(a) is Register else a for a in step.args]
         found = step.function(*args)
-        registers[inputs + k] = found.copy() if k in copied and step.recorded else found
+        apart = k in copied and step.recorded and not may_change(step)
+        registers[inputs + k] = found.copy() if apart else found
     return [registers[k].tolist() for k in (*range(inputs), inputs + len(steps) - 1)]
 
 
