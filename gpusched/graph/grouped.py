@@ -36,6 +36,8 @@ COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multi
 """How flox's reductions join values, by its names for them."""
 MEANS = ("mean", "nanmean")
 MOMENTS = ("var", "nanvar", "std", "nanstd")
+REAL = "biuf"
+"""Kinds of dtypes whose groups are reduced here: flox squares complex deviations as they are."""
 EXTREMES = {"nanmax": -math.inf, "nanmin": math.inf}
 """What NaN is replaced by in reductions that are NaN where there is nothing else."""
 
@@ -100,7 +102,7 @@ class GroupedWhole(StandIn):
     def _reduced(self, array: LazyChunk, groups: Any) -> dict[str, Any]:
         if groups is None or self.axis != (array.ndim - 1,):
             raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
-        if array.dtype.kind not in "biuf" or array.dtype == np.float16:
+        if array.dtype.kind not in REAL or array.dtype == np.float16:
             raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
         codes, found = groups
         result = self._result(array, codes, found.shape[0])
@@ -340,6 +342,8 @@ class Grouped(StandIn):
     def _reduced(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
         if getattr(by, "ndim", 0) != 1 or self.axis != (array.ndim - 1,):
             raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
+        if array.dtype.kind not in REAL:
+            raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
         results = [
             self._result(array, by, *each)
             for each in zip(self.reductions, self.fill_values, self.dtypes, strict=True)

@@ -68,7 +68,8 @@ def moments(
     if can is not None and can.moments and not skip and not alone:
         nodes = a._recorder.moments(a._node, axes, keepdims)
         return Moments(*(LazyChunk(a._recorder, node) for node in nodes))
-    with np.errstate(all="ignore"):
+    # Of an array, who asks finds what is infinite or NaN; kernels find what makes it so.
+    with np.errstate(**({} if can else {"all": "ignore"})):
         found = _in_two_passes(a, axes, count, skip, total)
     return found if keepdims else Moments(*(np.squeeze(each, axes) for each in found))
 
@@ -104,7 +105,8 @@ def _in_two_passes(
         centre = np.where(np.abs(about - one) <= lost, one, about).astype(dtype)
     else:
         total, low, high = _by_tiles(total_and_ends, (np.add, np.minimum, np.maximum), axes, a)
-        centre = np.clip(total / count, low, high).astype(dtype)
+        about = np.clip(total / np.maximum(count, 1), low, high)
+        centre = np.where(count == 0, np.nan, about).astype(dtype)
     apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     if type(a) is np.ndarray and not skip:
         # The first of them was near the mean, but three times as far from it as others are.
@@ -166,7 +168,7 @@ def _divided_axis(a: Any) -> int | None:
 
 def _shifted(centre: Any, count: Any, apart: Any, square: Any) -> Moments:
     """Return the moments of values whose deviations from a number, and their squares, are given."""
-    change = np.where(count == 0, 0.0, apart / count)
+    change = apart / np.maximum(count, 1)  # Nothing is apart from no values.
     left = np.maximum(square - apart * change, 0.0)
     # Squares may overflow where their sum is finite.
     squares = np.where(np.isinf(square) & np.isfinite(apart), square, left)

@@ -119,7 +119,7 @@ def test_program_of_each_kind_in_every_state(name: str) -> None:
 
 
 REDUCTIONS = ["sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "nansum", "nanprod",
-              "nanmin", "nanmax", "nanmean"]  # fmt: skip
+              "nanmin", "nanmax", "nanmean", "nanstd", "nanvar"]  # fmt: skip
 
 
 @pytest.mark.parametrize("axis", [0, *exhaustive(None, 1)])

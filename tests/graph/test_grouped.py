@@ -175,6 +175,15 @@ def test_labels_that_are_not_a_row_of_integers_are_flox_s() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["std", *exhaustive("max", "sum")])
+def test_groups_of_complex_numbers_are_flox_s(name: str) -> None:
+    data = field(missing=False).isel(x=slice(None, 10))
+    groups = (data + 1j * data[::-1].data).groupby("time.month")
+    expected, found, _ = computed(lambda: getattr(groups, name)(method="map-reduce"))
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_programs_of_groups_last_from_graph_to_graph() -> None:
     groups = in_one_chunk()
     with xr.set_options(use_numbagg=False), gpusched.enable():

@@ -277,6 +277,15 @@ def chunks_of(x: np.ndarray, function: Callable[..., Any]) -> list[Any]:
     return [function(part, dtype="f8", axis=(0,), keepdims=True) for part in np.split(x, 4)]
 
 
+def test_columns_without_a_number_are_not_computed_twice() -> None:
+    x = np.arange(12_000.0).reshape(60, 200)
+    x[:, ::3] = np.nan
+    with gpusched.enable(), np.errstate(all="ignore"):
+        before = gpusched.statistics().repeats
+        da.nanvar(da.from_array(x, chunks=(30, 200)) * 1, axis=0).compute()
+        assert gpusched.statistics().repeats == before
+
+
 def test_dask_s_own_functions_and_these_understand_each_other() -> None:
     x = 50 + RANDOM.normal(size=(400, 7))
     own, plain = chunks_of(x, moment_chunk), chunks_of(x, reductions.moment_chunk)
