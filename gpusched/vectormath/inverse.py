@@ -79,7 +79,8 @@ def _halved(a: Any) -> Any:
 @device
 def _half_angle_f64(s: Any, z: Any) -> Any:
     """Return what is added to s, the rounded root of z, for the angle."""
-    lost = fma(-s, s, z) / (s + s) if s > 0.0 else 0.0
+    # Divided by 1 where s is 0: LLVM divides all lanes, whatever a branch says.
+    lost = fma(-s, s, z) / (s + s if s > 0.0 else 1.0)
     return fma(s * z, _arcsine_f64(z), lost)
 
 
@@ -118,7 +119,7 @@ def _halved_f32(a: Any) -> Any:
 
 @device
 def _half_angle_f32(s: Any, z: Any) -> Any:
-    lost = fma(-s, s, z) / (s + s) if s > float32(0.0) else float32(0.0)
+    lost = fma(-s, s, z) / (s + s if s > float32(0.0) else float32(1.0))
     return fma(s * z, _arcsine_f32(z), lost)
 
 
