@@ -367,7 +367,7 @@ def why_changing(function: Any, args: Any, kwargs: Any) -> Reason | None:
     """
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, np.ufunc) or is_foreign(function):
-        given = len(args) > function.nin or kwargs.get("out") is not None
+        given = _has_output(function, args, kwargs)
         return GraphBreak.CHANGES(f"calls {name} with out=") if given else None
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate", "outer", "reduceat"):
@@ -409,6 +409,10 @@ def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any)
     return GraphBreak.CHANGES(f"calls {name} with {parameter}=") if parameter else None
 
 
+def _has_output(ufunc: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return len(args) > ufunc.nin or kwargs.get("out") is not None
+
+
 def _asked(given: Mapping[str, Any]) -> str | None:
     """Return the parameter by which a call asks for a change; None if it does not."""
     given = {**given, **given.get("kwargs", {})}
@@ -428,7 +432,7 @@ def asks_for_change(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     [False, False, True]
     """
     if isinstance(function, np.ufunc):
-        return len(args) > function.nin or kwargs.get("out") is not None
+        return _has_output(function, args, kwargs)
     signature = _signature(function) if has(function, "pure") else None
     try:
         given = signature.bind(*args, **kwargs).arguments if signature else kwargs
