@@ -69,7 +69,8 @@ def moments(
         nodes = a._recorder.moments(a._node, axes, keepdims)
         return Moments(*(LazyChunk(a._recorder, node) for node in nodes))
     # Of an array, who asks finds what is infinite or NaN; kernels find what makes it so.
-    with np.errstate(**({} if can else {"all": "ignore"})):
+    state: Any = {} if can else {"all": "ignore"}
+    with np.errstate(**state):
         found = _in_two_passes(a, axes, count, skip, total)
     return found if keepdims else Moments(*(np.squeeze(each, axes) for each in found))
 
