@@ -13,25 +13,21 @@ inputs that nothing has changed.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
 from dask.utils import methodcaller
 from toolz import curry  # type: ignore[import-untyped]
 
+from gpusched.breaks import GraphBreak, Reason
+
 if TYPE_CHECKING:
     from gpusched.record.recorded import RecordedFunction
-
-
-import inspect
-from functools import lru_cache
-
-import numpy as np
-
-from gpusched.breaks import GraphBreak, Reason
 
 TRAITS = {
     "recorded": "may be given lazy chunks, or has something that may be in its place",
