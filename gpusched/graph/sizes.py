@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -91,6 +92,21 @@ class Sizes:
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
         return _nbytes(self._told.get(_layer(key)))
+
+    def chunks_of(self, keys: Sequence[Any]) -> tuple[tuple[int, ...], ...] | None:
+        """Return how long the chunks of an array are along each axis; None if that is not known.
+
+        Parameters
+        ----------
+        keys
+            Of all its chunks, the last axis first.
+        """
+        name = _layer(keys[0])
+        chunks = self._chunks.get(name)
+        if not chunks or any(n != n for lengths in chunks for n in lengths):
+            return None
+        blocks = itertools.product(*(range(len(lengths)) for lengths in chunks))
+        return chunks if list(keys) == [(name, *block) for block in blocks] else None
 
     def lengths(self, tasks: Mapping[Any, Any], key: Any) -> tuple[int, tuple[int, ...]] | None:
         """Return the bytes of an element of a chunk, and how long the chunk is at most.

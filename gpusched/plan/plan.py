@@ -75,6 +75,11 @@ class Allocation:
             return device.empty(self.shape, self.dtype)
         return device.full(self.shape, self.initial, self.dtype)
 
+    def buffer(self, device: Device, registers: Registers) -> Any:
+        """Return what a kernel writes: the array that waits in the result's register, or a new one."""
+        waiting = registers[self.register]
+        return self.allocate(device) if waiting is None else waiting
+
     def stand_in(self, device: Device) -> Any:
         """Return an uninitialised array of the result's shape, dtype and strides."""
         return self.shaped(device.empty(self.shape, self.result_dtype))
@@ -141,7 +146,7 @@ class Launch:
         for k in self.inputs:
             arguments.append(window(registers[k]) if flat else registers[k])
         for output in self.outputs:
-            buffer = registers[output.register] = output.allocate(self.device)
+            buffer = registers[output.register] = output.buffer(self.device, registers)
             arguments.append(buffer.ravel() if flat and buffer.ndim != 1 else buffer)
         arguments += self.numbers
         errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
@@ -165,7 +170,7 @@ class PartLaunch(Launch):
         """Run the kernel on the part."""
         (output,) = self.outputs
         if self.whole is None:
-            array = output.shaped(output.allocate(self.device))
+            array = output.shaped(output.buffer(self.device, registers))
         else:
             array = registers[self.whole]
         registers[output.register] = array
@@ -354,9 +359,40 @@ class Plan:
         for name in names:
             kernels[name] += 1
 
-    def run(self, inputs: tuple[Any, ...]) -> tuple[Any, float]:
-        """Return the results, and the seconds spent in kernels."""
+    @cached_property
+    def written_once(self) -> Allocation | None:
+        """How the last result comes to be, if kernels write all of its memory; else None."""
+        last = self.result[-1] if self.result else None
+        if type(last) is not Register or last.item is not None:
+            return None
+        if any(last.number in used_registers(each) for each in self.result[:-1]):
+            return None
+        for step in reversed(self.steps):
+            if last.number in written(step):
+                if isinstance(step, PartLaunch) and step.whole is not None:
+                    last = Register(step.whole)
+                    continue
+                outputs = step.outputs if isinstance(step, Launch) else ()
+                found = next((o for o in outputs if o.register == last.number), None)
+                kept = found is not None and found.is_result and found.initial is None
+                return found if kept else None
+        return None
+
+    def run(self, inputs: tuple[Any, ...], into: Any = None) -> tuple[Any, float]:
+        """Return the results, and the seconds spent in kernels.
+
+        Parameters
+        ----------
+        inputs
+            Of the program, made flat.
+        into
+            A contiguous array that the last result is written to, where kernels can do so; None for
+            a new one.
+        """
         registers: Registers = [None] * self.size
+        if into is not None and (output := self.written_once) is not None:
+            if (into.shape, into.dtype) == (output.shape, output.dtype):
+                registers[output.register] = into
         for number, register in self.arrays:
             registers[register] = inputs[number]
         for register, array in self.constants:
