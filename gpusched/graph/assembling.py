@@ -1,9 +1,9 @@
 """Chunks of a whole result -> written to their places in it by the tasks that compute them.
 
 dask keeps all chunks until the last one is there, and then copies them into the whole array, in one
-thread. A task whose chunk nobody else needs can copy it as soon as it is computed: other threads do
-so at the same time, the chunk's memory is free for the next one, and there is never more than the
-result and a few chunks.
+thread. Where tasks share the process's memory, that which computes a chunk can put it there: its
+kernel writes it there if its place is contiguous; else it copies it, beside the other threads. No
+more memory is taken than for the result and for a few chunks, instead of for both.
 """
 
 from __future__ import annotations
@@ -16,31 +16,39 @@ from typing import Any
 
 import numpy as np
 from dask.array.core import finalize
+from dask.callbacks import Callback
 
 from gpusched.adapters.tasks import Alias, Task, TaskRef, is_list
 from gpusched.graph.program import Program
 from gpusched.graph.table import Table, uses
-from gpusched.roles import cluster_threads
+from gpusched.roles import has_scheduler
 
-LEAST = 4 << 20
-"""Bytes of a result from which on it is assembled so."""
+LEAST = 1 << 18
+"""Bytes of the chunks of a result, on average, from which on they are put there by their tasks:
+those from which on a chunk's own buffer would be one of the pool."""
+
+PLAIN = frozenset("biufcmM")
+"""Kinds of dtypes whose elements are nothing but their bytes."""
 
 Place = tuple[slice, ...]
 
 
 class Assembly:
-    """The array that the chunks of one result are written to.
+    """The whole array of one result.
 
     Parameters
     ----------
     places
-        Of the chunks in it, in the order of `dask.core.flatten`.
+        Of its chunks in it, those along the last axis next to each other.
 
     Notes
     -----
-    Thread-safe. The same graph may be run again, and by several threads at once. So each chunk is
-    written once only: who comes second keeps its own, and the array goes to nobody but a run that
-    has written all of what is in it. Until then no one else sees it.
+    Thread-safe. A graph may be run again, and by several threads at once, after errors, too. So
+
+    - a place is given away once: a task that comes second keeps its chunk to itself;
+    - a run gets the array if all places of it that have been given away hold this run's chunks.
+      Then no other run has any part of it, nor gets any: the next place is one of a new array;
+    - in any other case dask joins the chunks, and nobody gets the array.
     """
 
     def __init__(self, places: Sequence[Place]) -> None:
@@ -50,11 +58,33 @@ class Assembly:
 
     def _start(self) -> None:
         self._array: np.ndarray | None = None
-        self._written: dict[int, np.ndarray] = {}
-        self._begun: set[int] = set()
+        self._given: set[int] = set()
+
+    def take(self, number: int, dtype: np.dtype | None = None) -> np.ndarray | None:
+        """Return the place of a chunk, if nobody has it yet.
+
+        Parameters
+        ----------
+        number
+            Of the chunk.
+        dtype
+            Its own, which the array gets if it is the first one; None before it is known.
+        """
+        with self._lock:
+            if number in self._given:
+                return None
+            if self._array is None and dtype is not None:
+                try:
+                    self._array = np.empty([each.stop for each in self._places[-1]], dtype)
+                except (MemoryError, ValueError):
+                    return None  # dask says so when it joins the chunks, if it does not fit then.
+            if self._array is None or dtype not in (None, self._array.dtype):
+                return None
+            self._given.add(number)
+            return self._array[self._places[number]]
 
     def put(self, number: int, chunk: Any, place: np.ndarray | None) -> Any:
-        """Return a chunk in its place, or as it is where it has none.
+        """Return a chunk in its place, or as it is where it cannot be put there.
 
         Parameters
         ----------
@@ -63,126 +93,119 @@ class Assembly:
         chunk
             What has been computed.
         place
-            What `take` has returned for it before.
+            What `take` has given, before.
         """
         if chunk is not place:
+            # dask may have announced another type, dtype or shape than the chunk has.
             if type(chunk) is not np.ndarray or not _is_plain(chunk.dtype):
                 return chunk
-            place = self.take(number, chunk.dtype) if place is None else place
+            if place is None:
+                place = self.take(number, chunk.dtype)
             if place is None or (place.shape, place.dtype) != (chunk.shape, chunk.dtype):
-                return chunk  # Not of the size that dask has announced.
+                return chunk
             place[...] = chunk
-        self._written[number] = place
         return place
 
-    def take(self, number: int, dtype: np.dtype | None = None) -> np.ndarray | None:
-        """Return the place of a chunk, the first time somebody asks for it.
+    def joined(self, chunks: Sequence[Any]) -> np.ndarray | None:
+        """Return the array, with chunks in it that are not in their places yet; None if dask must.
 
         Parameters
         ----------
-        number
-            Of the chunk.
-        dtype
-            Its own; None for that of the others, if there are some.
+        chunks
+            All of them.
         """
         with self._lock:
-            if number in self._begun:
-                return None
-            if self._array is None:
-                if dtype is None:
-                    return None
-                shape = tuple(each.stop for each in self._places[-1])
-                try:
-                    self._array = np.empty(shape, dtype)
-                except MemoryError:
-                    return None  # There may be some when the chunks are joined.
-            if dtype is not None and self._array.dtype != dtype:
-                return None
-            self._begun.add(number)
-            return self._array[self._places[number]]
-
-    def joined(self, chunks: Sequence[Any]) -> np.ndarray | None:
-        """Return the whole array of all chunks; None if dask has to join them."""
-        with self._lock:
-            whole, written = self._array, self._written
-            own = [written.get(k) is chunk for k, chunk in enumerate(chunks)]
-            if whole is None or sum(own) < len(self._begun):
-                return None
-            first = chunks[0]
-            for k, chunk in enumerate(chunks):
-                if not own[k]:
-                    place = whole[self._places[k]]
-                    same = type(chunk) is np.ndarray and chunk.dtype == first.dtype == whole.dtype
-                    if not same or chunk.shape != place.shape:
-                        return None
-                    place[...] = chunk
+            array, given = self._array, self._given
             self._start()
-        return whole
+        if array is None or any(type(chunk) is not np.ndarray for chunk in chunks):
+            return None
+        inside = {number for number, chunk in enumerate(chunks) if chunk.base is array}
+        if inside != given:
+            return None
+        for number, (chunk, place) in enumerate(zip(chunks, self._places, strict=True)):
+            if number not in inside:
+                same = chunk.dtype == array.dtype and _is_plain(chunk.dtype)
+                if not same or chunk.shape != array[place].shape:
+                    return None
+                array[place] = chunk
+        return array
 
 
 def _is_plain(dtype: np.dtype) -> bool:
-    """Return whether elements of a dtype are bytes that can be copied, and it says nothing more."""
-    return not dtype.hasobject and dtype.metadata is None
+    return dtype.kind in PLAIN and dtype.metadata is None
 
 
 class Assembled:
-    """A task's function, whose result goes to its place.
+    """A task's function, whose result is put in its place.
 
     Notes
     -----
-    Where it is sent, there is only the function.
+    Where it is sent to, there is only the function.
     """
 
     def __init__(self, function: Callable[..., Any], assembly: Assembly, number: int) -> None:
-        self.function = function
+        self._function = function
         self._assembly = assembly
         self._number = number
+        self.__name__ = getattr(function, "__name__", repr(function))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the chunk, in its place."""
+        """Return the chunk."""
         place = self._assembly.take(self._number)
-        if place is not None and place.flags.c_contiguous and type(self.function) is Program:
-            chunk = self.function.run(args, place)
+        if place is not None and place.flags.c_contiguous and type(self._function) is Program:
+            chunk = self._function(*args, into=place, **kwargs)
         else:
-            chunk = self.function(*args, **kwargs)
+            chunk = self._function(*args, **kwargs)
         return self._assembly.put(self._number, chunk, place)
 
-    def __reduce__(self) -> Any:
-        return _same, (self.function,)
-
     def __repr__(self) -> str:
-        return repr(self.function)
+        return repr(self._function)
+
+    def __reduce__(self) -> Any:
+        return _itself, (self._function,)
 
 
 class Joined:
-    """dask's `finalize`, for chunks that are in their places."""
+    """dask's `finalize`, of chunks that are in their places.
+
+    Notes
+    -----
+    Where it is sent to, it is dask's.
+    """
+
+    __name__ = finalize.__name__
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
 
-    def __call__(self, chunks: Any) -> Any:
+    def __call__(self, chunks: list[Any]) -> Any:
         """Return the whole array."""
         found = self._assembly.joined(list(_flat(chunks)))
         return finalize(chunks) if found is None else found
 
     def __reduce__(self) -> Any:
-        return _same, (finalize,)
+        return _itself, (finalize,)
 
 
-def _same(function: Any) -> Any:
+def _itself(function: Any) -> Any:
     return function
 
 
 def _flat(chunks: Any) -> Iterator[Any]:
-    if type(chunks) is list:
-        for each in chunks:
-            yield from _flat(each)
-    else:
+    if type(chunks) is not list:
         yield chunks
+        return
+    for each in chunks:
+        yield from _flat(each)
 
 
 def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
-    """Return a graph whose tasks write the chunks of whole results to their places.
+    """Return a graph whose tasks put the chunks of whole results in their places.
+
+    A chunk that is needed for something else stays an array of its own, as it could be seen to
+    change with the result. So are all if a callback gets results, as that of dask's cache does,
+    and where a scheduler runs: its workers run their tasks elsewhere, or again after they were
+    needed last.
 
     Parameters
     ----------
@@ -191,35 +214,38 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
     table
         As they were before.
     """
-    found = dict(tasks)
-    if cluster_threads():
-        return tasks  # Workers have memory of their own.
+    whole = [key for key in table.wanted if _joins(tasks.get(key))]
+    if not whole or has_scheduler() or any(posttask for _, _, _, posttask, _ in Callback.active):
+        return tasks
     users = uses(tasks)
     users.update(table.wanted)
-    for key in table.wanted:
-        node = tasks.get(key)
-        if type(node) is not Task or node.func is not finalize or not is_list(node.args[0]):
+    found = dict(tasks)
+    for key in whole:
+        (nested,) = tasks[key].args
+        keys = list(_keys(nested))
+        grid = table.sizes.grid(keys)
+        if grid is None or len(keys) == 1 or _nbytes(*grid) < LEAST * len(keys):
             continue
-        keys = list(_keys(node.args[0]))
-        chunks = table.sizes.chunks_of(keys)
-        if chunks is None:
-            continue
-        assembly = Assembly(list(_places(chunks)))
+        assembly = Assembly(list(_places(grid[1])))
         for number, chunk in enumerate(keys):
             task = _only_user(tasks, chunk, users)
             if task is not None:
-                function = Assembled(task.func, assembly, number)
-                found[task.key] = Task(task.key, function, *task.args, **task.kwargs,
-                                       _data_producer=task.data_producer)
-        found[key] = Task(key, Joined(assembly), *node.args)
+                found[task.key] = _calling(task, Assembled(task.func, assembly, number))
+        found[key] = _calling(tasks[key], Joined(assembly))
     return found
 
 
-def _only_user(tasks: Mapping[Any, Any], key: Any, users: Mapping[Any, int]) -> Task | None:
-    """Return the task of a chunk that one node needs, also by another name; None if there is none.
+def _joins(node: Any) -> bool:
+    return type(node) is Task and node.func is finalize and is_list(node.args[0])
 
-    What is wanted is needed by whoever asks for it.
-    """
+
+def _calling(task: Task, function: Callable[..., Any]) -> Task:
+    """Return a task that calls another function."""
+    return Task(task.key, function, *task.args, _data_producer=task.data_producer, **task.kwargs)
+
+
+def _only_user(tasks: Mapping[Any, Any], key: Any, users: Mapping[Any, int]) -> Task | None:
+    """Return the task that makes a chunk, if one node needs it, by whatever name; else None."""
     while users[key] == 1:
         node = tasks.get(key)
         if not isinstance(node, Alias):
@@ -228,18 +254,25 @@ def _only_user(tasks: Mapping[Any, Any], key: Any, users: Mapping[Any, int]) -> 
     return None
 
 
-def _keys(value: Any) -> Iterator[Any]:
-    if is_list(value):
-        for each in value.args:
+def _keys(nested: Any) -> Iterator[Any]:
+    """Yield the keys of chunks, and None where there is something else."""
+    if is_list(nested):
+        for each in nested.args:
             yield from _keys(each)
     else:
-        yield value.key if type(value) is TaskRef else None
+        yield nested.key if type(nested) is TaskRef else None
+
+
+def _nbytes(itemsize: int, chunks: Sequence[Sequence[int]]) -> int:
+    return itemsize * math.prod(map(sum, chunks))
 
 
 def _places(chunks: Sequence[Sequence[int]]) -> Iterator[Place]:
-    ends = [list(itertools.accumulate(lengths)) for lengths in chunks]
-    pairs = [
-        [slice(end - length, end) for end, length in zip(along, lengths, strict=True)]
-        for along, lengths in zip(ends, chunks, strict=True)
+    along = [
+        [
+            slice(end - length, end)
+            for end, length in zip(itertools.accumulate(each), each, strict=True)
+        ]
+        for each in chunks
     ]
-    return itertools.product(*pairs)
+    return itertools.product(*along)

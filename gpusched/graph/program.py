@@ -85,16 +85,12 @@ class Program:
     def __repr__(self) -> str:
         return f"<Program {self.__name__}>"
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Run the program on the inputs of a task."""
-        return self.run(inputs)
-
-    def run(self, inputs: tuple[Any, ...], into: Any = None) -> Any:
+    def __call__(self, *inputs: Any, into: np.ndarray | None = None) -> Any:
         """Run the program on the inputs of a task.
 
         Parameters
         ----------
-        inputs
+        *inputs
             The task's.
         into
             A contiguous array that kernels may write the result to, which is returned then.

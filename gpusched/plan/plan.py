@@ -69,14 +69,19 @@ class Allocation:
         same = self.axes is None and self.shape == self.result_shape
         return same and self.dtype == self.result_dtype
 
+    @property
+    def is_filled(self) -> bool:
+        """Return whether the kernel finds a number everywhere in the buffer."""
+        return self.initial is not None and self.filled
+
     def allocate(self, device: Device) -> Any:
         """Return the buffer a kernel writes."""
-        if self.initial is None or not self.filled:
+        if not self.is_filled:
             return device.empty(self.shape, self.dtype)
         return device.full(self.shape, self.initial, self.dtype)
 
     def buffer(self, device: Device, registers: Registers) -> Any:
-        """Return what a kernel writes: the array that waits in the result's register, or a new one."""
+        """Return what a kernel writes: the array in the result's register, or a new buffer."""
         waiting = registers[self.register]
         return self.allocate(device) if waiting is None else waiting
 
@@ -360,22 +365,20 @@ class Plan:
             kernels[name] += 1
 
     @cached_property
-    def written_once(self) -> Allocation | None:
-        """How the last result comes to be, if kernels write all of its memory; else None."""
-        last = self.result[-1] if self.result else None
+    def last_allocation(self) -> Allocation | None:
+        """How the last result comes to be, if kernels write all of it and nothing else is in it."""
+        last = self.result[-1]
         if type(last) is not Register or last.item is not None:
             return None
-        if any(last.number in used_registers(each) for each in self.result[:-1]):
+        number = last.number
+        if number in used_registers(self.result[:-1]):
             return None
         for step in reversed(self.steps):
-            if last.number in written(step):
-                if isinstance(step, PartLaunch) and step.whole is not None:
-                    last = Register(step.whole)
-                    continue
-                outputs = step.outputs if isinstance(step, Launch) else ()
-                found = next((o for o in outputs if o.register == last.number), None)
-                kept = found is not None and found.is_result and found.initial is None
-                return found if kept else None
+            if isinstance(step, PartLaunch) and number in written(step) and step.whole is not None:
+                number = step.whole  # of which that register is another name
+            elif isinstance(step, Launch) and number in written(step):
+                (found,) = (each for each in step.outputs if each.register == number)
+                return found if found.is_result and not found.is_filled else None
         return None
 
     def run(self, inputs: tuple[Any, ...], into: Any = None) -> tuple[Any, float]:
@@ -390,9 +393,9 @@ class Plan:
             a new one.
         """
         registers: Registers = [None] * self.size
-        if into is not None and (output := self.written_once) is not None:
-            if (into.shape, into.dtype) == (output.shape, output.dtype):
-                registers[output.register] = into
+        output = None if into is None else self.last_allocation
+        if output is not None and (into.shape, into.dtype) == (output.shape, output.dtype):
+            registers[output.register] = into
         for number, register in self.arrays:
             registers[register] = inputs[number]
         for register, array in self.constants:
