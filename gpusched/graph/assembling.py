@@ -215,7 +215,8 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
         As they were before.
     """
     whole = [key for key in table.wanted if _joins(tasks.get(key))]
-    if not whole or has_scheduler() or any(posttask for _, _, _, posttask, _ in Callback.active):
+    seen = any(posttask for _, _, _, posttask, _ in list(Callback.active))
+    if not whole or seen or has_scheduler():
         return tasks
     users = uses(tasks)
     users.update(table.wanted)
@@ -223,8 +224,8 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
     for key in whole:
         (nested,) = tasks[key].args
         keys = list(_keys(nested))
-        grid = table.sizes.grid(keys)
-        if grid is None or len(keys) == 1 or _nbytes(*grid) < LEAST * len(keys):
+        grid = table.sizes.grid(keys) if len(keys) > 1 and None not in keys else None
+        if grid is None or _nbytes(*grid) < LEAST * len(keys):
             continue
         assembly = Assembly(list(_places(grid[1])))
         for number, chunk in enumerate(keys):
@@ -236,7 +237,8 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
 
 
 def _joins(node: Any) -> bool:
-    return type(node) is Task and node.func is finalize and is_list(node.args[0])
+    joins = type(node) is Task and node.func is finalize
+    return joins and len(node.args) == 1 and is_list(node.args[0])
 
 
 def _calling(task: Task, function: Callable[..., Any]) -> Task:

@@ -366,7 +366,7 @@ class Plan:
 
     @cached_property
     def last_allocation(self) -> Allocation | None:
-        """How the last result comes to be, if kernels write all of it and nothing else is in it."""
+        """How the last result comes to be, if kernels write all of it and nothing but it."""
         last = self.result[-1]
         if type(last) is not Register or last.item is not None:
             return None
@@ -378,7 +378,8 @@ class Plan:
                 number = step.whole  # of which that register is another name
             elif isinstance(step, Launch) and number in written(step):
                 (found,) = (each for each in step.outputs if each.register == number)
-                return found if found.is_result and not found.is_filled else None
+                writes_all = found.is_result and not found.is_filled
+                return found if writes_all and step.device.can.host_memory else None
         return None
 
     def run(self, inputs: tuple[Any, ...], into: Any = None) -> tuple[Any, float]:
