@@ -228,13 +228,13 @@ def test_a_graph_runs_again() -> None:
 
 
 def test_a_graph_runs_in_several_threads_at_once() -> None:
-    graph = graph_of(da.from_array(numbers(), chunks=(2, 30)) * 2)
+    graph = graph_of(da.from_array(numbers(), chunks=(5, 30)) * 2)
     (result,) = results_in(graph)
     wrong, begin = [], threading.Barrier(4)
 
     def run() -> None:
         begin.wait(20)
-        for _ in range(20):
+        for _ in range(6):
             found = dask.get(graph, result)
             if not np.array_equal(found, numbers() * 2):
                 wrong.append(found)
