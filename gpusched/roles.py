@@ -58,6 +58,11 @@ def current_key() -> Any:
     return getattr(getattr(worker, "thread_state", None), "key", None)
 
 
+def has_scheduler() -> bool:
+    """Return whether a cluster is scheduled in this process."""
+    return "distributed.scheduler" in sys.modules and any(True for _ in scheduler_instances())
+
+
 def cluster_threads() -> int:
     """Return the threads of the largest cluster scheduled in this process; 0 if there is none."""
     if "distributed.scheduler" not in sys.modules:

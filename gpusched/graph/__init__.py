@@ -9,7 +9,8 @@ refuses those that cannot have the memory that they need (`certain` says what th
 `grouped`, `moments`, `unrecorded` (what calls that are not recorded may change or see) and `safety`
 say about its functions, and `templates` once for all tasks of a form (`lanes` has what they call
 for functions that xarray gives to dask);
-`batching` puts tiny tasks side by side (`grouping`, `batch`), and `items` takes results apart.
+`batching` puts tiny tasks side by side (`grouping`, `batch`), `items` takes results apart, and
+`assembling` has chunks of a whole result written to their places.
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`; `segment` is a group of its calls, with its `decisions`, and the `results` of a

@@ -14,6 +14,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from gpusched import events
 from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
+from gpusched.graph.assembling import assembled
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import absorbed, without_links, without_names
 from gpusched.graph.cutting import cut_together, cuts_of
@@ -101,7 +102,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     with updating() as counters:
         counters.apart.update(table.apart)
         counters.apart.update({("batch", why): times for why, times in found.reasons.items()})
-    return taken_inside(found.tasks, table.items)
+    return assembled(taken_inside(found.tasks, table.items), table)
 
 
 def _drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:

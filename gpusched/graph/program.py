@@ -85,10 +85,20 @@ class Program:
     def __repr__(self) -> str:
         return f"<Program {self.__name__}>"
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Run the program on the inputs of a task."""
+    def __call__(self, *inputs: Any, into: np.ndarray | None = None) -> Any:
+        """Run the program on the inputs of a task.
+
+        Parameters
+        ----------
+        *inputs
+            The task's.
+        into
+            A contiguous array that kernels may write the result to, which is returned then.
+        """
         registers: Registers = [*inputs, *[None] * len(self.steps)]
         placing = begin(self.overrides, inputs)
+        if placing is None and self.steps:
+            registers[-1] = into
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 # What runs before a segment may change what it calls.

@@ -469,7 +469,7 @@ class Segment:
 
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
         take()
-        results, seconds = plan.run(flat(inputs))
+        results, seconds = plan.run(flat(inputs), registers[self.outputs[-1]])
         self._finish(plan, results, seconds, registers)
 
     def _report(self, plan: Plan, registers: Registers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -91,6 +92,26 @@ class Sizes:
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
         return _nbytes(self._told.get(_layer(key)))
+
+    def grid(self, keys: Sequence[Any]) -> tuple[int, tuple[tuple[int, ...], ...]] | None:
+        """Return the bytes of an element of an array, and how long its chunks are along each axis.
+
+        Parameters
+        ----------
+        keys
+            Of all its chunks, those along the last axis next to each other.
+
+        Returns
+        -------
+        tuple or None
+            None if that is not known, or these are not the chunks of one array.
+        """
+        name = _layer(keys[0])
+        told, chunks = self._told.get(name), self._chunks.get(name)
+        if not told or not chunks or any(n != n for lengths in chunks for n in lengths):
+            return None
+        blocks = itertools.product(*(range(len(lengths)) for lengths in chunks))
+        return (told[0], chunks) if list(keys) == [(name, *block) for block in blocks] else None
 
     def lengths(self, tasks: Mapping[Any, Any], key: Any) -> tuple[int, tuple[int, ...]] | None:
         """Return the bytes of an element of a chunk, and how long the chunk is at most.

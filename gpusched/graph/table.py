@@ -57,7 +57,7 @@ class Table:
     @cached_property
     def users(self) -> Counter[Any]:
         """How many nodes need each key."""
-        return Counter(chain.from_iterable(node.dependencies for node in self.tasks.values()))
+        return uses(self.tasks)
 
     def why_fixed(self, node: Any) -> Reason | None:
         """Return why a task may not become part of another one; None if it may."""
@@ -112,6 +112,11 @@ class Table:
         """
         node = self.tasks.get(key)
         return self.sizes.of_key(key) if node is None else self.sizes.of(node)
+
+
+def uses(tasks: Mapping[Any, Any]) -> Counter[Any]:
+    """Return how many nodes of a graph need each key."""
+    return Counter(chain.from_iterable(node.dependencies for node in tasks.values()))
 
 
 def _gathers(node: Any) -> bool:

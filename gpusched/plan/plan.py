@@ -69,11 +69,21 @@ class Allocation:
         same = self.axes is None and self.shape == self.result_shape
         return same and self.dtype == self.result_dtype
 
+    @property
+    def is_filled(self) -> bool:
+        """Return whether the kernel finds a number everywhere in the buffer."""
+        return self.initial is not None and self.filled
+
     def allocate(self, device: Device) -> Any:
         """Return the buffer a kernel writes."""
-        if self.initial is None or not self.filled:
+        if not self.is_filled:
             return device.empty(self.shape, self.dtype)
         return device.full(self.shape, self.initial, self.dtype)
+
+    def buffer(self, device: Device, registers: Registers) -> Any:
+        """Return what a kernel writes: the array in the result's register, or a new buffer."""
+        waiting = registers[self.register]
+        return self.allocate(device) if waiting is None else waiting
 
     def stand_in(self, device: Device) -> Any:
         """Return an uninitialised array of the result's shape, dtype and strides."""
@@ -141,7 +151,7 @@ class Launch:
         for k in self.inputs:
             arguments.append(window(registers[k]) if flat else registers[k])
         for output in self.outputs:
-            buffer = registers[output.register] = output.allocate(self.device)
+            buffer = registers[output.register] = output.buffer(self.device, registers)
             arguments.append(buffer.ravel() if flat and buffer.ndim != 1 else buffer)
         arguments += self.numbers
         errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
@@ -165,7 +175,7 @@ class PartLaunch(Launch):
         """Run the kernel on the part."""
         (output,) = self.outputs
         if self.whole is None:
-            array = output.shaped(output.allocate(self.device))
+            array = output.shaped(output.buffer(self.device, registers))
         else:
             array = registers[self.whole]
         registers[output.register] = array
@@ -354,9 +364,39 @@ class Plan:
         for name in names:
             kernels[name] += 1
 
-    def run(self, inputs: tuple[Any, ...]) -> tuple[Any, float]:
-        """Return the results, and the seconds spent in kernels."""
+    @cached_property
+    def last_allocation(self) -> Allocation | None:
+        """How the last result comes to be, if kernels write all of it and nothing but it."""
+        last = self.result[-1]
+        if type(last) is not Register or last.item is not None:
+            return None
+        number = last.number
+        if number in used_registers(self.result[:-1]):
+            return None
+        for step in reversed(self.steps):
+            if isinstance(step, PartLaunch) and number in written(step) and step.whole is not None:
+                number = step.whole  # of which that register is another name
+            elif isinstance(step, Launch) and number in written(step):
+                (found,) = (each for each in step.outputs if each.register == number)
+                writes_all = found.is_result and not found.is_filled
+                return found if writes_all and step.device.can.host_memory else None
+        return None
+
+    def run(self, inputs: tuple[Any, ...], into: Any = None) -> tuple[Any, float]:
+        """Return the results, and the seconds spent in kernels.
+
+        Parameters
+        ----------
+        inputs
+            Of the program, made flat.
+        into
+            A contiguous array that the last result is written to, where kernels can do so; None for
+            a new one.
+        """
         registers: Registers = [None] * self.size
+        output = None if into is None else self.last_allocation
+        if output is not None and (into.shape, into.dtype) == (output.shape, output.dtype):
+            registers[output.register] = into
         for number, register in self.arrays:
             registers[register] = inputs[number]
         for register, array in self.constants:

@@ -138,7 +138,7 @@ class _Results:
 
     def allocate(self, output: Allocation, step: int, device: Device) -> Any:
         """Return what a kernel writes, in one dimension; `step` elements for each row."""
-        buffer = output.allocate(device)
+        buffer = output.buffer(device, self.registers)
         if output.dtype == output.result_dtype:
             output.finish(buffer, self.registers)
         elif step:
