@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -165,9 +166,8 @@ def test_what_is_empty_is_taken_as_by_numpy(data: st.DataObject) -> None:
     try:
         expected = taken(array, labels)
     except IndexError as error:
-        with pytest.raises(IndexError) as found:
+        with pytest.raises(IndexError, match=re.escape(str(error))):
             record(taken, array, labels, backend="python")
-        assert str(found.value) == str(error)
         return
     assert_same(record(taken, array, labels, backend="python").result, expected)
 
