@@ -57,7 +57,7 @@ from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import FUSIBLE, has, own_traits
 from gpusched.record.record import error_state
-from gpusched.record.recorded import RecordedFunction, StandIn
+from gpusched.record.recorded import RecordedFunction, StandIn, sealed
 from gpusched.store.statistics import updating
 from gpusched.store.tuned import generation
 
@@ -468,6 +468,8 @@ class _Translation:
         if isinstance(function, StandIn):
             for name, call in function.taken(args).items():
                 kwargs[name] = self.step(key, *call, {})
+            args = tuple(self.step(key, sealed, (a,), {}) if k in function.sealed else a
+                         for k, a in enumerate(args))  # fmt: skip
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))

@@ -48,6 +48,7 @@ from gpusched.plan.plan import (
 )
 from gpusched.record.chunk import LazyChunk, lazies
 from gpusched.record.record import Recorder, error_state
+from gpusched.record.recorded import Sealed
 from gpusched.store.handles import Runnable
 from gpusched.store.statistics import updating
 
@@ -906,6 +907,8 @@ def describe(value: Any) -> Any:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
     if type(value) in _NESTED:
         return type(value), tuple([describe(item) for item in value])
+    if type(value) is Sealed:
+        return Sealed
     if type(value) is Placed:
         return Placed, value.dtype, value.shape, _steps(value.array)
     if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):

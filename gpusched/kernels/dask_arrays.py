@@ -152,6 +152,6 @@ def scan(kernel: AccumulateKernel, x: Array, axis: int | None) -> Array:
     if axis is None and x.ndim != 1:
         x, axis = x.ravel(), 0
     found: Array = cumreduction(
-        kernel, kernel.binary(dtype), identity, x.astype(dtype), axis or 0, dtype
+        kernel, kernel.binary(dtype), identity, x.astype(dtype), 0 if axis is None else axis, dtype
     )
     return found

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
@@ -486,6 +487,13 @@ def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any)
             GraphBreak.OPTION, f"arguments that no kernel honours: {error}"
         ) from error
     return handler(first, *args, **kwargs)
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """Return which axis one is, counted from the first; `UnfusibleError` for what is no integer."""
+    if type(axis) is not int and not isinstance(axis, np.integer):
+        raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
+    return normalize_axis_index(axis, ndim)
 
 
 def operand(recorder: Recorder, value: Any) -> Any:

@@ -14,13 +14,12 @@ import sys
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, operand, records, records_method
+from gpusched.record.chunk import LazyChunk, axis_of, operand, records, records_method
 from gpusched.record.record import Recorder
 
 LABEL = np.dtype(np.int64)
@@ -75,6 +74,8 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
         Where no kernel can do it; the message is the reason.
     """
     recorder, node = array._recorder, array._node
+    if 0 in node.shape:  # NumPy does not look at the integers where it takes nothing.
+        raise UnfusibleError(GraphBreak.EMPTY, "elements of an empty array")
     marks = operand(recorder, labels)
     if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
         raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
@@ -116,7 +117,7 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
     node = operand(recorder, a)
     if not isinstance(node, Node) or not node.ndim or (axis is None and node.ndim != 1):
         raise UnfusibleError(GraphBreak.NO_KERNEL, "elements of an array made flat")
-    place = normalize_axis_index(0 if axis is None else axis, node.ndim)
+    place = axis_of(0 if axis is None else axis, node.ndim)
     return gathered(LazyChunk(recorder, node), indices, place)
 
 

@@ -39,6 +39,9 @@ class StandIn:
     finish: Any = None
     """What is called with its result; None for nothing."""
 
+    sealed: tuple[int, ...] = ()
+    """Places of arguments that only `plain` reads, which are given as `Sealed`."""
+
     def taken(self, args: tuple[Any, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         """Return the calls whose results it is given beside these arguments, by parameter."""
         del args
@@ -47,6 +50,28 @@ class StandIn:
     def user(self, function: Any) -> Any:
         """Return what is called with its result instead of a function that is to have it."""
         return function
+
+
+class Sealed:
+    """A value of any dtype that nothing recorded reads, so that no plan depends on it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@own("quick")
+def sealed(value: Any) -> Sealed:
+    """Return a value as what is recorded may have it.
+
+    Examples
+    --------
+    >>> from gpusched.record.recorded import sealed
+    >>> sealed(3).value
+    3
+    """
+    return Sealed(value)
 
 
 class Freezable:

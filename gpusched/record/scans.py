@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.policy import SCANNED_BLOCK
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, compute, records
+from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, axis_of, compute, records
 from gpusched.record.functions import joined_dtype, total_dtype, without_nan
 from gpusched.record.record import CUMULATED, Recorder
 
@@ -45,7 +44,7 @@ def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan of an array made flat")
     recorder = array._recorder
     value = recorder.cast(array._node, array.dtype if dtype is None else np.dtype(dtype))
-    place = normalize_axis_index(0 if axis is None else axis, array.ndim)
+    place = axis_of(0 if axis is None else axis, array.ndim)
     if combine not in CUMULATED and 0 not in array.shape and recorder.few_lanes(value, place):
         found = _in_blocks(LazyChunk(recorder, value), combine, place)._node
     else:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, operand, records
+from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, axis_of, operand, records
 from gpusched.record.functions import joined_dtype
 from gpusched.record.gathers import LABEL, at
 from gpusched.record.record import Recorder
@@ -64,7 +63,7 @@ def reduced(array: LazyChunk, labels: Any, count: int, combine: str, axis: int =
     """
     if not array.shape:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a reduction without an axis")
-    axis = normalize_axis_index(axis, array.ndim)
+    axis = axis_of(axis, array.ndim)
     marks = _labels(array, labels, count, axis)
     return _by(array, marks, count, combine, axis, dtype, initial)
 
@@ -110,7 +109,7 @@ def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
     recorder = array._recorder
     if not array.shape:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a reduction without an axis")
-    axis = normalize_axis_index(axis, array.ndim)
+    axis = axis_of(axis, array.ndim)
     marks = _labels(array, labels, count, axis)
     missing = np.isnan(array)
     wide = array.astype(np.float64)
@@ -163,7 +162,7 @@ def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
     name = ufunc.__name__
     if isinstance(indices, LazyChunk) or not self.shape:
         raise UnfusibleError(GraphBreak.VALUES, "segments that depend on a chunk's values")
-    starts, length = np.asarray(indices), self.shape[normalize_axis_index(axis, self.ndim)]
+    starts, length = np.asarray(indices), self.shape[axis_of(axis, self.ndim)]
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or not starts.size:
         raise UnfusibleError(GraphBreak.OPERAND, "segments that are not a row of integers")
     if starts[0] < 0 or starts[-1] >= length or (np.diff(starts.astype(np.int64)) <= 0).any():

@@ -89,6 +89,67 @@ def test_coordinates_of_few_bits(points: Any) -> None:
     assert found.dtype == expected.dtype
 
 
+DAYS = np.datetime64("2001-01-01", "us") + np.arange(30) * np.timedelta64(6, "h")
+BETWEEN = np.datetime64("2000-12-31", "us") + np.arange(20) * np.timedelta64(11, "h")
+
+
+@pytest.mark.parametrize("unit", ["us", "ns", "s"])
+@pytest.mark.parametrize("extrapolates", [False, True])
+def test_dates(unit: str, extrapolates: bool) -> None:
+    """Coordinates that no kernel takes are read by what finds neighbours only."""
+    x = field().assign_coords(time=DAYS.astype(f"M8[{unit}]"))
+    how = {"fill_value": "extrapolate"} if extrapolates else {}
+    with np.errstate(all="ignore"):
+        expected, found = both(lambda: x.interp(time=BETWEEN, kwargs=how) * 2)
+    np.testing.assert_array_equal(found.data, expected.data)
+    assert found.dtype == expected.dtype
+    assert not gpusched.explain((x.interp(time=BETWEEN, kwargs=how) * 2).data).breaks
+
+
+@pytest.mark.parametrize(
+    ("days", "points"),
+    [
+        (DAYS[::-1], BETWEEN),
+        (np.r_[DAYS[:-1], np.datetime64("NaT")], BETWEEN),
+        (np.r_[DAYS[:1], DAYS[:-1]], BETWEEN),
+        (DAYS, np.array(["2001-01-03", "NaT", "2001-01-02"], "M8[us]")),
+        (DAYS, BETWEEN[:1]),
+        (DAYS, BETWEEN[:0]),
+    ],
+    ids=["descending", "not a time", "twice", "at no time", "one", "none"],
+)
+def test_peculiar_dates(days: Any, points: Any) -> None:
+    x = field().assign_coords(time=days)
+
+    def outcome() -> Any:
+        with np.errstate(all="ignore"):
+            try:
+                return x.interp(time=points, assume_sorted=True).data.compute()
+            except Exception as error:  # noqa: BLE001  compared
+                return type(error), str(error)
+
+    with gpusched.disable():
+        expected = outcome()
+    with gpusched.enable():
+        found = outcome(), outcome()
+    for each in found:
+        if isinstance(expected, tuple):
+            assert each == expected
+        else:
+            np.testing.assert_array_equal(each, expected)
+
+
+def test_no_plan_depends_on_dates() -> None:
+    x = field().assign_coords(time=DAYS)
+    with gpusched.enable():
+        x.interp(time=BETWEEN).data.compute()
+        before = gpusched.statistics().recorded.total()
+        later = BETWEEN + np.timedelta64(7, "m")
+        found = x.interp(time=later).data.compute()
+        assert gpusched.statistics().recorded.total() == before
+    np.testing.assert_array_equal(found, x.interp(time=later).data.compute())
+
+
 def test_values_beyond_may_be_arrays() -> None:
     options = {"method": "linear", "fill_value": np.array([1.0, 2.0])}
     given = partial(missing._interpnd, **{**OPTIONS, "interp_kwargs": options})

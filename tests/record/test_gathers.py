@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,29 @@ def test_labels_out_of_bounds_are_numpy_s_error(axis: int, wrong: int) -> None:
     with pytest.raises(IndexError) as found:
         recorded.run(means, labels)
     assert str(found.value) == str(expected.value)
+
+
+@given(st.data())
+def test_what_is_empty_is_taken_as_by_numpy(data: st.DataObject) -> None:
+    """NumPy does not look at integers where it takes nothing; an index it does look at."""
+    shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=2))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    labels = np.array(data.draw(st.lists(st.integers(-3, 3), max_size=3)), int)
+    indexes = data.draw(st.booleans())
+
+    def taken(a: Any, places: Any) -> Any:
+        if indexes:
+            return a[(slice(None),) * axis + (places,)] + 1
+        return np.take(a, places, axis=axis) + 1
+
+    array = np.ones(shape)
+    try:
+        expected = taken(array, labels)
+    except IndexError as error:
+        with pytest.raises(IndexError, match=re.escape(str(error))):
+            record(taken, array, labels, backend="python")
+        return
+    assert_same(record(taken, array, labels, backend="python").result, expected)
 
 
 def test_labels_may_be_computed_in_the_same_program() -> None:
