@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.array.core import concatenate_shaped
@@ -16,6 +16,15 @@ from gpusched.plan.plan import Call, Register, Registers
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
+
+
+class Seen(NamedTuple):
+    """What a view shows of a whole."""
+
+    axes: Shape
+    """By axis of the view: the axis of the whole."""
+    start: Shape
+    """By axis of the view: where its first element is."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +57,30 @@ class Grid:
         """Return whether an array is a view of the whole."""
         return type(array) is np.ndarray and array.base is self.whole
 
-    def start(self, view: Any) -> Shape | None:
-        """Return where the first element of a view is; None if its axes are not the whole's."""
-        whole = self.whole
-        if view.ndim != whole.ndim:
+    def seen(self, view: Any) -> Seen | None:
+        """Return what a view shows of the whole; None if its axes are not the whole's."""
+        whole, ndim = self.whole, self.whole.ndim
+        if view.ndim != ndim:
             return None
-        steps = zip(view.shape, view.strides, whole.strides, strict=True)
-        if any(length > 1 and step != other for length, step, other in steps):
+        # The whole is contiguous: no two axes with several elements have the same stride.
+        along = {step: k for k, step in enumerate(whole.strides) if whole.shape[k] > 1}
+        moving = [k for k in range(ndim) if view.shape[k] > 1]
+        if any(view.strides[k] not in along for k in moving):
             return None
+        wide = {k: along[view.strides[k]] for k in moving}
+        used = set(wide.values())
+        if len(used) < len(wide):
+            return None
+        others = iter([k for k in range(ndim) if k not in used])
+        axes = tuple([wide[k] if k in wide else next(others) for k in range(ndim)])
         left = view.ctypes.data - whole.ctypes.data
-        found = []
+        start = []
         for stride in whole.strides:
             place, left = divmod(left, stride)
-            found.append(place)
-        ends = zip(found, view.shape, whole.shape, strict=True)
-        return tuple(found) if all(k + n <= length for k, n, length in ends) else None
+            start.append(place)
+        found = Seen(axes, tuple([start[axis] for axis in axes]))
+        ends = zip(axes, found.start, view.shape, strict=True)
+        return found if all(k + n <= whole.shape[axis] for axis, k, n in ends) else None
 
     def copies(self, box: Index) -> Iterator[tuple[int, Index, Index]]:
         """Yield (register, part that is read, place in the box) of the arrays that a box shows."""
@@ -82,28 +100,34 @@ class Grid:
 
 @dataclass(frozen=True)
 class Reach:
-    """What a kernel's results need of a grid's whole."""
+    """What a kernel's elements need of a grid's whole."""
 
     grid: Grid
+    axes: Shape
+    """By axis of the kernel: the axis of the whole."""
     first: Shape
-    """Along each axis: the first element that an element of the results needs, counted from its own
+    """Along each axis of the kernel: the first element that an element needs, counted from its own
     place."""
     last: Shape
     """The last one."""
 
+    def of_whole(self, along: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what is given by axis of the kernel by axis of the whole."""
+        return tuple([along[self.axes.index(axis)] for axis in range(len(self.axes))])
+
     def box(self, index: Index) -> Index:
-        """Return what a part of the results needs."""
+        """Return what a part of the kernel's elements needs, by axis of the kernel."""
         ends = zip(index, self.first, self.last, strict=True)
         return tuple(slice(i.start + first, i.stop + last) for i, first, last in ends)
 
     def inside(self, axis: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (start, stop, part) of the results that need one part only along an axis."""
-        for part, (begin, end) in enumerate(itertools.pairwise(self.grid.edges[axis])):
+        """Yield (start, stop, part) of the elements that need one part only along an axis."""
+        for part, (begin, end) in enumerate(itertools.pairwise(self.grid.edges[self.axes[axis]])):
             yield begin - self.first[axis], end - self.last[axis], part
 
 
 Places = tuple[Shape, ...]
-"""By grid, the place in it of the one array that is needed."""
+"""By grid, the place of the one array that is needed, by axis of the kernel."""
 
 
 def cut(shape: Shape, reaches: Sequence[Reach]) -> Iterator[tuple[Index, Places | None]]:

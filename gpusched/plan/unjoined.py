@@ -4,7 +4,10 @@
 joins what was apart: a copy of all elements, which a kernel then reads once. Here the kernel is
 called for each part of its result that needs one of the arrays only, and for the rest, along the
 borders of the arrays, on copies of the few rows and columns around those. Results are the same bit
-by bit, since every element of an elementwise kernel is computed alone.
+by bit, since every element of an elementwise kernel is computed alone. So are those of a reduction
+by label: it joins one element after the other to what is in the results' buffers, and of two
+elements of one result, the call for the first one is the earlier one, since `cut` yields what
+differs along an axis alone in ascending order.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import operator
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from functools import reduce
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,15 +34,18 @@ from gpusched.plan.grids import (
     Index,
     Places,
     Reach,
+    Seen,
     Shape,
     cut,
     grid_of,
     is_join,
 )
-from gpusched.plan.layout import passed
+from gpusched.plan.layout import Loops, passed
 from gpusched.plan.plan import Call, Launch, Registers, Step, reads, window, written
 
-NEEDED = GraphBreak.READ_WHOLE("joined chunks are read by what is not an elementwise kernel")
+NEEDED = GraphBreak.READ_WHOLE(
+    "joined chunks are read by what is neither an elementwise kernel nor a reduction by label"
+)
 UNALIKE = GraphBreak.FORM("other arrays than NumPy's of one dtype, or other axes are read")
 SMALL = GraphBreak.SMALL("joined chunks are small, or are read in small parts")
 LOOPS = GraphBreak.READ_WHOLE("the kernel has no loops for parts of what it reads")
@@ -111,8 +117,8 @@ class UnjoinedLaunch(Launch):
         """Run the kernel for each part of its results."""
         buffers = []
         for output in self.outputs:
-            buffers.append(output.allocate(self.device))
-            registers[output.register] = buffers[-1]
+            registers[output.register] = output.allocate(self.device)
+            buffers.append(output.shaped(registers[output.register]))
 
         def compute() -> int:
             each = (self._compute(region, registers, buffers) for region in self.regions)
@@ -121,6 +127,9 @@ class UnjoinedLaunch(Launch):
         errors = timing.timed(self, compute) if events.active else compute()
         if errors:
             note(errors)
+        for output in self.outputs:
+            if not output.is_result:
+                output.finish(registers[output.register], registers)
 
     def _compute(self, region: Region, registers: Registers, buffers: list[Any]) -> int:
         """Compute one part; return the floating-point errors."""
@@ -134,7 +143,7 @@ class UnjoinedLaunch(Launch):
 
 
 def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Registers) -> set[int]:
-    """Return the axes along which a kernel may be called for parts of its results.
+    """Return the axes along which a kernel may be called for parts of its elements.
 
     Parameters
     ----------
@@ -143,7 +152,7 @@ def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Regist
     read
         What the kernel reads.
     shape
-        Of its results.
+        Of the elements that it computes.
     arrays
         What the registers hold.
     """
@@ -153,8 +162,10 @@ def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Regist
             grid = grid_of(step, arrays)
             if grid is None or grid.whole.nbytes < LEAST_JOINED or grid.whole.ndim != len(shape):
                 continue
-            if any(array is grid.whole or array.base is grid.whole for array in read):
-                found |= {axis for axis in grid.divided() if shape[axis] >= NARROWEST}
+            shown = [grid.seen(a) for a in read if a is grid.whole or grid.shows(a)]
+            for axes in {seen.axes for seen in shown if seen is not None}:
+                found |= {k for k, axis in enumerate(axes)
+                          if axis in grid.divided() and shape[k] >= NARROWEST}  # fmt: skip
     return found
 
 
@@ -225,28 +236,31 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
 def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> UnjoinedLaunch | Reason:
     """Return a launch that reads grids' arrays where they are, or why there is none."""
     kernel = launch.kernel.kernel
-    elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
-    elementwise = elementwise and kernel.labels is None and not kernel.tables
-    if not launch.device.can.parts or kernel.edition or not elementwise:
+    if not launch.device.can.parts or kernel.edition or not _divides(launch):
         return NEEDED
-    shape = launch.outputs[0].shape
+    apart = {launch.inputs[k] for k in kernel.gathered} | {_labels(launch)}
+    if not apart.isdisjoint(views):
+        return NEEDED
+    shape = _space(launch, arrays)
     if math.prod(shape) == 1:
         return SMALL
-    starts: dict[int, dict[int, Shape]] = {}
+    seen: dict[int, dict[int, Seen]] = {}
     for register in views.keys() & set(launch.inputs):
         grid = views[register]
-        start = grid.start(arrays[register])
-        if start is None or arrays[register].shape != shape:
+        found = grid.seen(arrays[register])
+        if found is None or arrays[register].shape != shape:
             return UNALIKE
-        starts.setdefault(grid.register, {})[register] = start
-    reading = _Reading(launch, [(views[k], each) for k, each in sorted(starts.items())], arrays)
+        seen.setdefault(grid.register, {})[register] = found
+    if any(len({each.axes for each in of.values()}) > 1 for of in seen.values()):
+        return UNALIKE
+    reading = _Reading(launch, [(views[k], of) for k, of in sorted(seen.items())], shape, arrays)
     nbytes = sum(reach.grid.whole.nbytes for reach in reading.reaches)
     cuts = list(cut(shape, reading.reaches))
     if nbytes < LEAST_JOINED * len(cuts):
         return SMALL
     regions = [reading.region(index, places) for index, places in cuts]
-    found = tuple(region for region in regions if region is not None)
-    if len(found) < len(regions):
+    computed = tuple(region for region in regions if region is not None)
+    if len(computed) < len(regions):
         return LOOPS
     parts = [k for reach in reading.reaches for k in reach.grid.parts.values()]
     others = [register for register in launch.inputs if register not in reading.starts]
@@ -255,8 +269,42 @@ def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Unjo
     read = min(launch.bytes_read, sum(arrays[register].nbytes for register in inputs))
     given = {field.name: getattr(launch, field.name) for field in fields(launch) if field.init}
     changed = {"inputs": inputs, "bytes_read": read}
-    unjoined = UnjoinedLaunch(**given | changed, parts=len(parts), regions=found)
+    unjoined = UnjoinedLaunch(**given | changed, parts=len(parts), regions=computed)
     return unjoined if 2 * unjoined.bytes_copied <= nbytes else COPIED
+
+
+def _divides(launch: Launch) -> bool:
+    """Return whether a kernel computes the same, called for some of its elements after others.
+
+    That of a segmented reduction does: it joins elements to what is in the results' buffers, where
+    it finds what to start from, one after the other for each result.
+    """
+    kernel = launch.kernel.kernel
+    if kernel.tables:
+        return False
+    if kernel.segmented:
+        return all(output.filled for output in launch.outputs)
+    return set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
+
+
+def _labels(launch: Launch) -> int | None:
+    """Return the register of the labels that results, or what is read, are chosen by."""
+    labels = launch.kernel.kernel.labels
+    return None if labels is None else launch.inputs[labels]
+
+
+def _label_axis(launch: Launch) -> int | None:
+    """Return the axis along which the labels are, which is a loop of its own."""
+    loop = launch.kernel.kernel.label_loop
+    return None if loop is None else launch.loops.axes[loop][-1]
+
+
+def _space(launch: Launch, arrays: Registers) -> Shape:
+    """Return how many elements a kernel computes along each axis."""
+    shape, axis, labels = launch.outputs[0].result_shape, _label_axis(launch), _labels(launch)
+    if axis is None or labels is None or not launch.kernel.kernel.segmented:
+        return shape
+    return (*shape[:axis], arrays[labels].size, *shape[axis + 1 :])
 
 
 class _Reading:
@@ -267,62 +315,82 @@ class _Reading:
     launch
         What reads.
     views
-        Each grid that it reads, and where the views of its whole begin, by their registers.
+        Each grid that it reads, and what the views of its whole show, by their registers.
+    shape
+        Of the elements that it computes.
     arrays
         What the registers held.
     """
 
-    def __init__(self, launch: Launch, views: list[tuple[Grid, dict[int, Shape]]],
+    def __init__(self, launch: Launch, views: list[tuple[Grid, dict[int, Seen]]], shape: Shape,
                  arrays: Registers) -> None:  # fmt: skip
         self.launch = launch
         self.arrays = arrays
         self.reaches: list[Reach] = []
         self.starts: dict[int, tuple[int, Shape]] = {}
         """By register of a view: the number of its grid, and where its first element is."""
-        for number, (grid, starts) in enumerate(views):
-            along = list(zip(*starts.values(), strict=True))
-            self.reaches.append(Reach(grid, tuple(map(min, along)), tuple(map(max, along))))
-            self.starts |= {register: (number, start) for register, start in starts.items()}
+        for number, (grid, seen) in enumerate(views):
+            axes = next(iter(seen.values())).axes
+            along = list(zip(*(each.start for each in seen.values()), strict=True))
+            self.reaches.append(Reach(grid, axes, tuple(map(min, along)), tuple(map(max, along))))
+            self.starts |= {register: (number, each.start) for register, each in seen.items()}
+        self._labels = _label_axis(launch)
+        kernel = launch.kernel.kernel
+        self._chosen = [Access.LABELLED in operand.access for operand in kernel.operands]
+        """By operand: whether it is used where labels say, which may be anywhere along their
+        axis."""
+        self._steps = [_steps(launch.loops, k, shape) for k in range(len(kernel.operands))]
 
     def region(self, index: Index, places: Places | None) -> Region | None:
-        """Return how a part of the results is computed; None if the kernel has no loops for it."""
+        """Return how a part of the elements is computed; None if the kernel has no loops for it."""
         copies: tuple[Copy, ...] = ()
         if places is None:
             copies = tuple(self._copy(reach, index) for reach in self.reaches)
         inputs: list[tuple[int, Index]] = []
-        strides = []
-        for register in self.launch.inputs:
-            if register not in self.starts:
-                array = self.arrays[register]
-                inputs.append((register, _shared(array.shape, index)))
-            else:
+        strides = list(self._steps)
+        for k, register in enumerate(self.launch.inputs):
+            if register in self.starts:
                 number, start = self.starts[register]
-                source, origin, array = self._source(number, index, places, copies)
+                source, origin, strides[k] = self._source(number, index, places, copies)
                 moves = zip(index, start, origin, strict=True)
-                inputs.append((source, tuple(slice(i.start + s - o, i.stop + s - o)
-                                             for i, s, o in moves)))  # fmt: skip
-            strides.append(_strides(array, len(index)))
-        for output in self.launch.outputs:
-            steps = accumulate(reversed(output.shape[1:]), operator.mul, initial=1)
-            strides.append(tuple(steps)[::-1])
+                part = tuple(slice(i.start + s - o, i.stop + s - o) for i, s, o in moves)
+                inputs.append((source, self.reaches[number].of_whole(part)))
+            elif k == self.launch.kernel.kernel.labels:
+                assert self._labels is not None
+                inputs.append((register, (index[self._labels],)))
+            else:
+                inputs.append((register, _shared(self.arrays[register].shape, self._at(k, index))))
         numbers = _numbers(self.launch, index, strides)
-        return None if numbers is None else Region(index, tuple(inputs), numbers, copies)
+        if numbers is None:
+            return None
+        # All outputs are of the same places.
+        return Region(self._at(len(inputs), index), tuple(inputs), numbers, copies)
+
+    def _at(self, operand: int, index: Index) -> Index:
+        """Return which places of an operand a part of the elements may use."""
+        if not self._chosen[operand]:
+            return index
+        return tuple(slice(None) if k == self._labels else i for k, i in enumerate(index))
 
     def _copy(self, reach: Reach, index: Index) -> Copy:
-        box = reach.box(index)
+        box = reach.of_whole(reach.box(index))
         shape = tuple(along.stop - along.start for along in box)
         return Copy(shape, reach.grid.whole.dtype, tuple(reach.grid.copies(box)))
 
     def _source(self, number: int, index: Index, places: Places | None,
-                copies: tuple[Copy, ...]) -> tuple[int, list[int], Any]:  # fmt: skip
-        """Return what stands for a grid's whole: a register or a copy, its place, and its array."""
+                copies: tuple[Copy, ...]) -> tuple[int, list[int], Shape]:  # fmt: skip
+        """Return what stands for a grid's whole: a register or a copy, its place, its strides."""
         reach = self.reaches[number]
         if places is None:
-            box, copy = reach.box(index), copies[number]
-            return ~number, [along.start for along in box], np.empty(copy.shape, copy.dtype)
-        register = reach.grid.parts[places[number]]
-        ends = zip(reach.grid.edges, places[number], strict=True)
-        return register, [edges[k] for edges, k in ends], self.arrays[register]
+            copy = copies[number]
+            array = np.empty(copy.shape, copy.dtype)
+            origin, source = [along.start for along in reach.box(index)], ~number
+        else:
+            edges = zip(reach.axes, places[number], strict=True)
+            origin = [reach.grid.edges[axis][k] for axis, k in edges]
+            source = reach.grid.parts[reach.of_whole(places[number])]
+            array = self.arrays[source]
+        return source, origin, _strides(array.transpose(reach.axes))
 
 
 def _shared(shape: Shape, index: Index) -> Index:
@@ -331,11 +399,20 @@ def _shared(shape: Shape, index: Index) -> Index:
     return tuple(slice(None) if n == 1 else along for n, along in zip(shape, own, strict=True))
 
 
-def _strides(array: Any, ndim: int) -> Shape:
-    """Return the elements from one to the next along each axis of a result; 0 if all are one."""
-    steps = (0 if n == 1 else step // array.itemsize
-             for n, step in zip(array.shape, array.strides, strict=True))  # fmt: skip
-    return (*(0 for _ in range(ndim - array.ndim)), *steps)
+def _strides(array: Any) -> Shape:
+    """Return the elements from one to the next along each axis; 0 if all are one."""
+    return tuple([0 if n == 1 else step // array.itemsize
+                  for n, step in zip(array.shape, array.strides, strict=True)])  # fmt: skip
+
+
+def _steps(loops: Loops, operand: int, shape: Shape) -> Shape:
+    """Return the elements from one to the next of an operand along each axis of the loops."""
+    found = [0] * len(shape)
+    for axes, step in zip(loops.axes, loops.strides[operand], strict=True):
+        for axis in reversed(axes):
+            found[axis] = step
+            step *= shape[axis]
+    return tuple(found)
 
 
 def _numbers(launch: Launch, index: Index, strides: Sequence[Shape]) -> tuple[Any, ...] | None:

@@ -538,7 +538,7 @@ class Recorder:
     def _compute(self, group: Group, part: Part | None = None) -> list[int]:
         """Add the step that computes a group, and return the registers of its results."""
         builder = KernelBuilder(group, self._done, self._registers)
-        if not group.axes and builder.labels is None:
+        if not group.axes or group.labels is not None:
             read = [self._registers[k] for k in builder.registers]
             builder.cut = unjoined.divided(self.steps, read, group.shape, self._registers)
         targets = [len(self._registers) + k for k in range(len(group.nodes))]

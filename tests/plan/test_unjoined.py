@@ -19,6 +19,7 @@ from gpusched.emit.floatingpoint import DIVIDE, take
 from gpusched.graph.known import substitute_for
 from gpusched.plan import grids, unjoined
 from gpusched.plan.unjoined import UnjoinedLaunch
+from gpusched.record.segments import moments, reduced
 from tests.record.recording import BACKENDS, Recording, assert_same, record
 
 JOIN: Callable[..., Any] = substitute_for(concatenate_shaped)
@@ -163,6 +164,118 @@ def test_results_of_the_parts_are_read_by_others() -> None:
 
     found = check(twice, grid(PADDED, "f8"), (3, 3))
     assert len(unjoined_launches(found)) == 1
+
+
+SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e30, 1.0]
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[list[list[int]], tuple[int, ...], int, list[int]]:
+    """Return the lengths of parts along each axis, the order of the axes, and labels along one."""
+    edges = draw(st.lists(lengths, min_size=1, max_size=3))
+    axes = tuple(draw(st.permutations(range(len(edges)))))
+    axis = draw(st.integers(0, len(edges) - 1))
+    count = sum(edges[axes[axis]])
+    labels = draw(st.lists(st.integers(-2, 4), min_size=count, max_size=count))
+    return edges, axes, axis, labels
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("name", ["add", "maximum", "moments", "taken"])
+@given(case=labelled(), dtype=st.sampled_from(["f4", "f8", "i1"]), seed=st.integers(0, 9))
+def test_reductions_by_label_are_those_of_the_whole(
+    name: str, order: str, case: Any, dtype: str, seed: int
+) -> None:
+    """Bit by bit: elements are joined in the same order, whatever part they are read from."""
+    edges, axes, axis, labels = case
+    random = np.random.default_rng(seed)
+    parts = grid(edges, dtype, order)
+    for part in parts:
+        if part.dtype.kind == "f":
+            part += random.normal(size=part.shape).astype(dtype)
+            special = random.random(part.shape) < 0.2
+            part[special] = random.choice(SPECIAL, special.sum())
+
+    def by_label(whole: Any, marks: Any) -> Any:
+        turned = whole.transpose(axes)
+        if name == "moments":
+            return tuple(moments(turned, marks, 3, axis))
+        if name == "taken":
+            means = reduced(turned, marks, 3, "add", axis)
+            index = tuple([marks % 3 if k == axis else slice(None) for k in range(len(axes))])
+            return means, turned - means[index]
+        return reduced(turned, marks, 3, name, axis)
+
+    def joined(*arrays: Any) -> Any:
+        return by_label(JOIN(list(arrays[:-1]), tuple(map(len, edges))), arrays[-1])
+
+    marks = np.array(labels)
+    with np.errstate(all="ignore"):
+        whole = concatenate_shaped(parts, tuple(map(len, edges)))
+        expected = record(by_label, whole, marks, backend="python").result
+        found = record(joined, *parts, marks, backend="python")
+        again = found.run(*parts, marks)
+    for result in (found.result, again):
+        assert_same(result, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_groups_of_joined_days_read_them_where_they_lie(backend: str) -> None:
+    """As xarray resamples: the end of a year and the next one are joined, and time comes last."""
+    parts = grid([[1, 40, 1], [6], [5]], "f8")
+    labels = np.repeat(np.arange(7), 6)
+
+    def sums(u: Any, marks: Any) -> Any:
+        return reduced(u.transpose(1, 2, 0), marks, 7, "add", -1)
+
+    whole = concatenate_shaped(parts, (3, 1, 1))
+    expected = np.add.reduceat(whole.transpose(1, 2, 0), np.arange(0, 42, 6), axis=-1)
+    found = record(lambda a, b, c, m: sums(JOIN([a, b, c], (3, 1, 1)), m), *parts, labels,
+                   backend=backend)  # fmt: skip
+    assert_same(found.result, expected)
+    assert_same(found.run(*parts, labels[::-1].copy()), expected[..., ::-1])
+    (launch,) = unjoined_launches(found)
+    assert not joins(found)
+    assert launch.parts == 3
+    assert launch.bytes_copied == 2 * 8 * 6 * 5
+    assert len(launch.regions) == 3
+
+
+def test_labels_that_are_joined_are_joined_first() -> None:
+    labels = [np.array([0, 1, 1]), np.array([2, 0, 2])]
+
+    def sums(a: Any, b: Any, u: Any) -> Any:
+        return reduced(u, JOIN([a, b], (2,)), 3, "add", 0)
+
+    values = np.arange(12.0).reshape(6, 2)
+    found = record(sums, *labels, values)
+    assert_same(found.run(*labels, values), np.array([[8.0, 10], [6, 8], [16, 18]]))
+    assert joins(found)
+
+
+def test_what_is_taken_of_joined_arrays_is_joined_first() -> None:
+    parts = grid([[4, 5], [6]], "f8")
+    labels = np.array([8, 0, 3, 3, -1])
+    found = check(lambda u, k: u[k] * 2 + 1, parts, (2, 1), labels)
+    assert joins(found)
+
+
+def test_days_of_joined_chunks_without_their_means_are_computed_part_by_part() -> None:
+    parts = grid([[4, 5], [6]], "f8")
+    labels = np.arange(9) % 3
+    found = check(lambda u, m, k: u - m[k], parts, (2, 1), np.arange(18.0).reshape(3, 6), labels)
+    (launch,) = unjoined_launches(found)
+    assert len(launch.regions) == 2
+
+
+def test_float32_sums_of_parts_are_rounded_once() -> None:
+    parts = [np.full((3, 2), 2.0**24, "f4"), np.ones((3, 2), "f4"), np.ones((4, 2), "f4")]
+    labels = np.zeros(10, int)
+    found = record(lambda a, b, c, m: reduced(JOIN([a, b, c], (3, 1)), m, 1, "add", 0),
+                   *parts, labels)  # fmt: skip
+    assert len(unjoined_launches(found)) == 1
+    expected = np.full((1, 2), 3 * 2.0**24 + 7, "f8").astype("f4")
+    assert_same(found.run(*parts, labels), expected)
 
 
 def test_two_grids_are_read_where_they_lie() -> None:
