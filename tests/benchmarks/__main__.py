@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--minutes", type=float, default=float("inf"),
-        help="after which no row is begun: what is not measured then is what --missing goes on with",
+        help="after which no row is begun; --missing goes on with the others",
     )  # fmt: skip
     parser.add_argument(
         "--missing", action="store_true", help="measure only what the results of --merge lack"
