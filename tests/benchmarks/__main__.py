@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -120,12 +120,8 @@ def _measure(options: argparse.Namespace, run: str, found: results.Results) -> N
     from tests.benchmarks.contenders import clusters
 
     warnings.filterwarnings("ignore", "Sending large graph")
-    end = monotonic() + options.minutes * 60
     try:
-        for name, dtype in _wanted(options):
-            if monotonic() > end:
-                print(f"- {name} {dtype}: not begun, as the time is up", file=sys.stderr)
-                continue
+        for name, dtype in in_time(wanted(options), options.minutes):
             count = options.elements or WORKS[name].elements[dtype] // (16**options.quick)
             print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
             for new in _rows(options, run, found, (name, dtype), count):
@@ -141,7 +137,18 @@ def _is_of_readme_alone(options: argparse.Namespace) -> bool:
     return bool(options.readme and not options.write)
 
 
-def _wanted(options: argparse.Namespace) -> list[tuple[str, str]]:
+def in_time(rows: Iterable[tuple[str, str]], minutes: float) -> Iterator[tuple[str, str]]:
+    """Yield the rows that are begun before so many minutes are over, and say which are not."""
+    end = monotonic() + minutes * 60
+    for name, dtype in rows:
+        if monotonic() < end:
+            yield name, dtype
+        else:
+            print(f"- {name} {dtype}: not begun, as the time is up", file=sys.stderr)
+
+
+def wanted(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return works and dtypes that the options name, in the order in which they are measured."""
     if _is_of_readme_alone(options):
         return list(readme.ROWS)
     rows = [(name, dtype) for dtype in options.dtype for name in options.only]
