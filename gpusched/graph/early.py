@@ -72,6 +72,12 @@ def _prepare() -> None:
     for name in ("dask.array", *GRAPHS, *TASKS):
         if not has_graph:
             _import((name,))
+    from gpusched.store import emitters, kernelfiles
+
+    # Where nothing is compiled, the first task needs no key of a kernel. The processor is part of
+    # keys, too, but LLVM may have to be asked for it, which has modules that import each other.
+    if not (has_graph or kernelfiles.is_empty()):
+        emitters.toolchain()
 
 
 def _import(names: tuple[str, ...]) -> None:

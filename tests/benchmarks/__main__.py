@@ -7,8 +7,9 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from time import monotonic
 
 # Idle OpenMP threads of one contender must not spin while the next one is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -34,7 +35,10 @@ def parser() -> argparse.ArgumentParser:
         "--contenders", nargs="*", choices=CONTENDERS, default=list(CONTENDERS),
         help="who is timed; none measures first calls only",
     )  # fmt: skip
-    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
+    parser.add_argument(
+        "--dtype", nargs="+", choices=DTYPES, default=DTYPES,
+        help="measured one after the other, in this order",
+    )  # fmt: skip
     parser.add_argument("--repeat", type=int, default=5, help="timings of each (default 5)")
     parser.add_argument(
         "--budget", type=float, default=3, metavar="SECONDS",
@@ -43,6 +47,14 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--first-calls", type=int, default=3, metavar="N",
         help="fresh processes of each kind for first calls (default 3); 0 measures none",
+    )  # fmt: skip
+    parser.add_argument(
+        "--places", nargs="+", choices=first_calls.PLACES, default=first_calls.PLACES,
+        help="where first calls are made",
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"),
+        help="after which no row is begun; --missing goes on with the others",
     )  # fmt: skip
     parser.add_argument(
         "--missing", action="store_true", help="measure only what the results of --merge lack"
@@ -77,7 +89,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gpusched-benchmarks-") as folder:
         _compile_anew(Path(folder))
         _measure(options, report.header("tests.benchmarks", arguments), found)
-    ordered = {key: found[key] for work in WORKS for key in found if key[0] == work}
+    rows = [(work, dtype) for work in WORKS for dtype in DTYPES]
+    ordered = {key: found[key] for key in rows if key in found}
     print(f"\n{page.runs(ordered)}\n\n{report.tables(ordered)}")
     if options.write:
         page.write(options.write, ordered)
@@ -108,7 +121,7 @@ def _measure(options: argparse.Namespace, run: str, found: results.Results) -> N
 
     warnings.filterwarnings("ignore", "Sending large graph")
     try:
-        for name, dtype in _wanted(options):
+        for name, dtype in in_time(wanted(options), options.minutes):
             count = options.elements or WORKS[name].elements[dtype] // (16**options.quick)
             print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
             for new in _rows(options, run, found, (name, dtype), count):
@@ -124,11 +137,22 @@ def _is_of_readme_alone(options: argparse.Namespace) -> bool:
     return bool(options.readme and not options.write)
 
 
-def _wanted(options: argparse.Namespace) -> list[tuple[str, str]]:
+def in_time(rows: Iterable[tuple[str, str]], minutes: float) -> Iterator[tuple[str, str]]:
+    """Yield the rows that are begun before so many minutes are over, and say which are not."""
+    end = monotonic() + minutes * 60
+    for name, dtype in rows:
+        if monotonic() < end:
+            yield name, dtype
+        else:
+            print(f"- {name} {dtype}: not begun, as the time is up", file=sys.stderr)
+
+
+def wanted(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return works and dtypes that the options name, in the order in which they are measured."""
     if _is_of_readme_alone(options):
         return list(readme.ROWS)
-    works = ((name, WORKS[name].elements) for name in options.only)
-    return [(name, dtype) for name, known in works for dtype in options.dtype if dtype in known]
+    rows = [(name, dtype) for dtype in options.dtype for name in options.only]
+    return [(name, dtype) for name, dtype in rows if dtype in WORKS[name].elements]
 
 
 def _rows(
@@ -140,7 +164,7 @@ def _rows(
         case = Case.of(WORKS[row[0]], row[1], count)
         timings = measure(case, options.contenders, options.repeat, options.budget)
         yield results.Measured(*row, count, run, timings)
-    places = readme.PLACES if _is_of_readme_alone(options) else first_calls.PLACES
+    places = readme.PLACES if _is_of_readme_alone(options) else options.places
     for place in places if options.first_calls else ():
         if not (known and place in known.first_calls):
             print(f"  first calls, {place}", file=sys.stderr, end="", flush=True)

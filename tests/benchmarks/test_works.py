@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import first_calls, page, readme, report, results
+from tests.benchmarks.__main__ import in_time, parser, wanted
 from tests.benchmarks.contenders import CONTENDERS, LIMITS, load, loops
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.first_calls import FirstCalls
@@ -123,6 +124,21 @@ def test_what_is_measured_later_is_put_beside_what_was_measured_before(tmp_path:
     (found,) = results.load(tmp_path / "both.json").values()
     assert (found.timings, found.first_calls) == (timings, {"threads": FIRST})
     assert page.runs(results.load(tmp_path / "both.json")).count("today") == 2
+
+
+def test_rows_are_begun_in_the_order_named_until_the_time_is_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--only", "heat", "tiny-10k", "clip", "--dtype", "float64", "float32"]
+    rows = wanted(parser().parse_args(arguments))
+    assert rows == [
+        ("heat", "float64"), ("tiny-10k", "float64"), ("clip", "float64"), ("heat", "float32"),
+        ("clip", "float32"),
+    ]  # fmt: skip
+    assert list(in_time(rows, 1.0)) == rows
+    assert not capsys.readouterr().err
+    assert not list(in_time(rows[:2], 0.0))
+    assert capsys.readouterr().err.count("not begun") == 2
 
 
 def test_commands_name_no_files_of_whoever_measured() -> None:

@@ -81,6 +81,21 @@ def test_thread_imports_nothing_that_may_be_seen_half_made() -> None:
             assert f" {name}" not in Path(spec.origin).read_text(), f"{name} imports its modules"
 
 
+@pytest.mark.parametrize(("has_graph", "compiled"), [(False, True), (False, False), (True, True)])
+def test_thread_identifies_the_compiler_where_kernels_may_be_on_disk(
+    has_graph: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(early, "has_graph", has_graph)
+    monkeypatch.setattr(early, "TASKS", ())
+    known: list[str] = []
+    monkeypatch.setattr(emitters, "toolchain", lambda: known.append("identified"))
+    if compiled:
+        (tmp_path / "kernels").mkdir()
+    with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path)}):
+        early._prepare()
+    assert known == ["identified"] * (compiled and not has_graph)
+
+
 @pytest.mark.processes
 def test_process_that_is_forked_meanwhile_can_import() -> None:
     code = "child = os.fork()\nimport gpusched.graph.program\n"
