@@ -236,7 +236,7 @@ class DeviceWorker(Worker):
     async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:
         """Run a task on the device once it is admitted and its spilled inputs are read."""
         task = self.state.tasks[key]
-        self._wrap(task)
+        spec = self._wrap(task)
         spilled = self._spilled([each.key for each in task.dependencies])
         lent, in_pieces = list[Key](), False
         if self.admission is not None and not is_exempt(task):
@@ -265,7 +265,8 @@ class DeviceWorker(Worker):
                 error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
             )
         # Whoever wants it again after having cancelled it may have sent another specification.
-        spec = self._wrap(task)
+        if spec is not task.run_spec:
+            spec = self._wrap(task)
         if isinstance(spec, OnStream):
             spec.in_pieces = in_pieces
         token = streamed.set(lent)

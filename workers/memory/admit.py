@@ -481,12 +481,12 @@ class Admission:
         running = self._granted.get(event.key)
         if not isinstance(running, Running):
             return
-        if running.most:
+        if running.before is not None:
             self._look_at_process()
         self._end(running)
         if isinstance(event, ExecuteSuccessEvent):
             taken = event.nbytes or 0
-            if running.most:
+            if running.before is not None:
                 taken = max(taken, running.taken(self.ledger.granted))
             self.estimates.learn(running.task.prefix, running.nbytes, taken)
 

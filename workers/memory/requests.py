@@ -45,10 +45,10 @@ class Running:
     """Bytes of the largest of those."""
     copies: bool = False
     """Whether it may copy inputs into the memory that are elsewhere while it runs."""
-    before: int = 0
-    """Bytes that the process took when this began to run."""
+    before: int | None = None
+    """Bytes that the process took when this began to run; None if nobody looked."""
     most: int = 0
-    """The most that it took since; 0 if nobody looked."""
+    """The most that it took since."""
     beside: int = 0
     """Bytes that others, which run or arrive at that time, may take of that, less those that had
     ever been granted by then."""
@@ -73,6 +73,8 @@ class Running:
         granted
             Bytes that have ever been granted to all.
         """
+        if self.before is None:
+            return 0
         return self.most - self.before - self.beside - granted - self.largest
 
     def borrow(self, store: Store) -> None:
