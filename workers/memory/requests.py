@@ -104,15 +104,16 @@ class Arriving:
     """Its address; nothing else is received from it meanwhile."""
     tasks: list[TaskState]
     nbytes: int
+    priority: Any = None
+    """The first of those of the tasks that read them."""
 
     inputs = ()
 
-    @property
-    def priority(self) -> Any:
-        """The first of those of the tasks that read them."""
+    def __post_init__(self) -> None:
+        """Find the priority."""
         read_by = (reader.priority for task in self.tasks for reader in task.waiters)
         own = (task.priority for task in self.tasks)
-        return min(filter(None, read_by), default=min(filter(None, own), default=_FIRST))
+        self.priority = min(filter(None, read_by), default=min(filter(None, own), default=_FIRST))
 
     @property
     def gone(self) -> bool:
