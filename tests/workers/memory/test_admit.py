@@ -395,7 +395,8 @@ def test_task_that_needs_next_to_nothing_costs_few_calls(
     client.run(begin_counting)
     wait(client.map(at_once, range(100), pure=False))  # type: ignore[no-untyped-call]
     ((everything, within),) = client.run(end_counting).values()
-    assert 0 < within < 60 * 100 < everything
+    # Those of heartbeats are among them, which are more on a busy machine.
+    assert 0 < within < 90 * 100 < everything
 
 
 def at_once(number: int) -> int:
