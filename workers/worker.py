@@ -36,7 +36,7 @@ from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution, forget_variables
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 from gpusched.workers.kernel_exchange import WorkerKernels
-from gpusched.workers.memory.admit import Admission, refusal
+from gpusched.workers.memory.admit import Admission, is_exempt, refusal
 from gpusched.workers.memory.ledger import Verdict
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.reach import reach
@@ -194,13 +194,10 @@ class DeviceWorker(Worker):
         if self.admission is None:
             await self._bring_up(keys)
             return await self._get_data(comm, keys, who, *args, **kwargs)
-        reserved = await self.admission.send(keys)
-        try:
+        async with self.admission.send(keys) as leaving:
             await self._bring_up(keys)
-            self.admission.loaded(reserved)
+            self.admission.loaded(leaving)
             return await self._get_data(comm, keys, who, *args, **kwargs)
-        finally:
-            self.admission.sent(reserved, keys)
 
     async def _get_data(self, comm: Any, keys: Collection[Key], who: str | None,
                         *args: Any, **kwargs: Any) -> Any:  # fmt: skip
@@ -239,26 +236,24 @@ class DeviceWorker(Worker):
     async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:
         """Run a task on the device once it is admitted and its spilled inputs are read."""
         task = self.state.tasks[key]
-        if self.admission is None:
-            return await self._execute(task, stimulus_id)
-        decision = await self.admission.enter(task)
-        if decision is None:
-            return RescheduleEvent(key=key, stimulus_id=stimulus_id)
-        if decision.verdict is Verdict.REFUSE:
-            return ExecuteFailureEvent.from_exception(
-                refusal(key, decision), key=key, run_id=task.run_id, stimulus_id=stimulus_id
-            )
-        return await self._execute(task, stimulus_id, decision.verdict is Verdict.PIECES)
-
-    async def _execute(
-        self, task: TaskState, stimulus_id: str, in_pieces: bool = False
-    ) -> StateMachineEvent:
-        """Run a task on the device, after reading its spilled inputs off the event loop."""
-        key = task.key
-        lent = [] if self.admission is None else self.admission.lent(key)
-        await self._bring_up([each.key for each in task.dependencies if each.key not in lent])
-        if self.admission is not None:
-            self.admission.loaded(key)
+        spec = self._wrap(task)
+        spilled = self._spilled([each.key for each in task.dependencies])
+        lent, in_pieces = list[Key](), False
+        if self.admission is not None and not is_exempt(task):
+            running = await self.admission.enter(task, spilled)
+            decision, lent = running.decision, running.lent
+            if decision is None:
+                return RescheduleEvent(key=key, stimulus_id=stimulus_id)
+            if decision.verdict is Verdict.REFUSE:
+                return ExecuteFailureEvent.from_exception(
+                    refusal(key, decision), key=key, run_id=task.run_id, stimulus_id=stimulus_id
+                )
+            in_pieces = decision.verdict is Verdict.PIECES
+            if not running.slight:
+                await self._bring_up(running.inputs)
+                self.admission.loaded(running)
+        elif spilled:
+            await self._bring_up(spilled)
         if self.data.is_overfull():
             # Another result would only wait in memory, until the worker pauses or dies of it.
             await asyncio.wrap_future(self.data.make_room())
@@ -269,10 +264,9 @@ class DeviceWorker(Worker):
             return ExecuteFailureEvent.from_exception(
                 error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
             )
-        spec: Any = task.run_spec
-        if spec is not None and not isinstance(spec, OnStream | Coroutine):
-            spec = Coroutine(spec) if spec.is_coro else OnStream(spec, key, self.execution)
-            task.run_spec = spec
+        # Whoever wants it again after having cancelled it may have sent another specification.
+        if spec is not task.run_spec:
+            spec = self._wrap(task)
         if isinstance(spec, OnStream):
             spec.in_pieces = in_pieces
         token = streamed.set(lent)
@@ -341,8 +335,20 @@ class DeviceWorker(Worker):
             for dependency in task.dependencies
         )
 
+    def _wrap(self, task: TaskState) -> Any:
+        """Have a task carried out on the device; return what stands for its specification."""
+        spec: Any = task.run_spec
+        if spec is not None and not isinstance(spec, OnStream | Coroutine):
+            spec = Coroutine(spec) if spec.is_coro else OnStream(spec, task.key, self.execution)
+            task.run_spec = spec
+        return spec
+
+    def _spilled(self, keys: Collection[Key]) -> list[Key]:
+        """Return those results that are not where tasks read them."""
+        return [key for key in keys if key in self.data and not self.data.ready(key)]
+
     async def _bring_up(self, keys: Collection[Key]) -> None:
-        spilled = [key for key in keys if key in self.data and not self.data.ready(key)]
+        spilled = self._spilled(keys)
         if spilled:
             await asyncio.wrap_future(self.data.bring_up(spilled))
 

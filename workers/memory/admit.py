@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from distributed.worker_state_machine import (
     ExecuteDoneEvent,
     ExecuteSuccessEvent,
     GatherDepDoneEvent,
-    SecedeEvent,
     StateMachineEvent,
     TaskState,
 )
@@ -31,7 +31,7 @@ from gpusched.graph.fitting import DECLARED, DoesNotFitError, Needed
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
 from gpusched.workers.memory.high_water import Resident
-from gpusched.workers.memory.ledger import SLIGHT, START, Decision, Ledger, Need, Verdict
+from gpusched.workers.memory.ledger import START, Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
 from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
@@ -45,6 +45,9 @@ _FRESH = 0.02
 _PATIENCE = 30.0
 """Seconds without any event before reservations are doubted: a task that waits may be one that the
 running ones wait for, and what they really take may leave room."""
+
+_NOTHING = Need(0)
+_UNSAID = Needed(None)
 
 
 @dataclass
@@ -64,8 +67,8 @@ class Counters:
 @dataclass(eq=False)
 class _Waiting:
     request: Request
-    need: Need
     future: asyncio.Future[Decision | None]
+    need: Need = _NOTHING
     since: float = field(default_factory=time.monotonic)
     reason: str = "others before it"
     """What it waited for last."""
@@ -88,6 +91,7 @@ class Admission:
 
     def __init__(self, worker: DeviceWorker, memory: Reach) -> None:
         self._worker = worker
+        worker.data.in_use = self._read_meanwhile
         self._memory = memory
         self._strict = memory.is_host and config.get("memory.strict")
         hard = memory.limit if self._strict else memory.hard
@@ -101,10 +105,12 @@ class Admission:
         """The most bytes that the process was seen to take."""
         self.reason = ""
         """What the first task, or transfer, that waits is waiting for."""
-        self._waiting: list[_Waiting] = []
-        self._started: dict[Key, Running] = {}
+        self.queue: list[_Waiting] = []
+        """What waits for memory."""
+        self._granted: dict[Key, Running | Leaving] = {}
+        """What has started, and not ended."""
         self._loading: dict[Key, Running | Leaving] = {}
-        """What has started, and has inputs that are brought into the memory, or copied there."""
+        """What has inputs that are brought into the memory, or copied there, of those."""
         self._receiving: dict[str, int] = {}
         """Bytes by the worker that sends them."""
         self._sends = itertools.count()
@@ -118,12 +124,12 @@ class Admission:
     @property
     def waiting(self) -> int:
         """The number of tasks and transfers that wait for memory."""
-        return len(self._waiting)
+        return len(self.queue)
 
     @property
     def waiting_keys(self) -> list[Key]:
         """The keys of the tasks that wait for memory."""
-        found = (waiting.request for waiting in self._waiting)
+        found = (waiting.request for waiting in self.queue)
         return [each.task.key for each in found if isinstance(each, Running)]
 
     def begin(self) -> None:
@@ -131,37 +137,41 @@ class Admission:
         self.ledger.own = max(self.ledger.own, self._memory.resident() or 0)
         self._observe()
 
-    async def enter(self, task: TaskState) -> Decision | None:
-        """Return when a task may start or is refused; None if nobody wants it any more.
+    async def enter(self, task: TaskState, spilled: Collection[Key]) -> Running:
+        """Return when a task may start, is refused, or is wanted by nobody any more.
 
         Parameters
         ----------
         task
             About to be run; what is reserved for it is given back by `handled`.
+        spilled
+            Those of its inputs that are not where it reads them.
         """
-        if _is_exempt(task):
-            return START
-        request = Running.of(task, self._worker.data if self._memory.is_host else None)
-        request.copies = self._memory.copies(task)
-        return self._at_once(request) or await self._wait_for(request)
+        running = Running.of(task)
+        if not self.queue and not spilled and self._memory.is_host:
+            need = self._expected(running)
+            if self.ledger.is_slight(need):
+                running.slight = not running.first
+                running.decision = START
+                self._start(running, need)
+                return running
+        if self._memory.is_host:
+            running.borrow(self._worker.data)
+        running.copies = self._memory.copies(task)
+        running.decision = self._at_once(running) or await self._wait_for(running)
+        return running
 
-    def lent(self, key: Key) -> list[Key]:
-        """Return the inputs that a task which was started gets one by one."""
-        started = self._started.get(key)
-        return [] if started is None else started.lent
-
-    def loaded(self, key: Key) -> None:
+    def loaded(self, request: Running | Leaving) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
-        loading = self._loading.get(key)
-        if loading is not None:
-            absent = self._bytes_absent(loading) if loading.copies else 0
+        key = request.key
+        if key in self._loading:
+            absent = self._bytes_absent(request) if request.copies else 0
             self.ledger.loaded(key, absent)
             if not absent:
                 del self._loading[key]
             self._note_move()
-        started = self._started.get(key)
-        if started is not None:
-            self._measure(started)
+        if isinstance(request, Running):
+            self._measure(request)
 
     async def receive(self, worker: str, keys: Collection[Key], nbytes: int) -> bool:
         """Return when results may be received; False if nobody wants them any more.
@@ -179,40 +189,37 @@ class Admission:
         request = Arriving(worker, tasks, nbytes)
         return (self._at_once(request) or await self._wait_for(request)) is not None
 
-    async def send(self, keys: Collection[Key]) -> Key:
-        """Return when results may be brought up to be sent.
+    @asynccontextmanager
+    async def send(self, keys: Collection[Key]) -> AsyncIterator[Leaving]:
+        """Wait until results may be brought up to be sent; until the end they stay in memory.
 
-        Returns
-        -------
-        Key
-            What to give to `loaded` and `sent`. Until then they stay in memory.
+        Yields what to give to `loaded` when they are there.
         """
         leaving = Leaving(("gpusched-send", next(self._sends)), list(keys))
-        if (self._at_once(leaving) or await self._wait_for(leaving)) is None:
-            self._start(leaving, self._need(leaving))
-        return leaving.key
-
-    def sent(self, key: Key, keys: Collection[Key]) -> None:
-        """Note that results have been sent, or will not be."""
-        self._loading.pop(key, None)
-        self.ledger.finish(key)
-        self._worker.data.release(keys)
-        if self._waiting:
-            self._pump()
+        try:
+            if (self._at_once(leaving) or await self._wait_for(leaving)) is None:
+                self._start(leaving, self._need(leaving))
+            yield leaving
+        finally:
+            self._end(leaving)
 
     def handled(self, events: Collection[StateMachineEvent]) -> None:
         """Note what has become of tasks; results that they left are in the store by now."""
         for event in events:
             if isinstance(event, ExecuteDoneEvent):
                 self._finish(event)
-            elif isinstance(event, GatherDepDoneEvent):
+            elif self._receiving and isinstance(event, GatherDepDoneEvent):
                 self._note_move()
                 self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
-            elif isinstance(event, SecedeEvent):
-                self.ledger.secede(event.key)
-        if self._waiting and not self._about_to_pump:
-            # Tasks that these events have made ready ask first: they may come before those that
-            # wait, and read what would be spilled for them.
+        if self.queue:
+            self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        """Look at those that wait once tasks that have just become ready have asked as well.
+
+        These may come before those that wait, and read what would be spilled for them.
+        """
+        if not self._about_to_pump:
             self._about_to_pump = True
             self._worker.loop.add_callback(self._pump)
 
@@ -220,12 +227,14 @@ class Admission:
         """Let no task wait any more; idempotent."""
         self._stopped = True
         self._memory.close()
-        for waiting in self._waiting:
+        for waiting in self.queue:
             _answer(waiting, None)
 
     def metrics(self) -> dict[str, Any]:
         """Return the sizes and counters of now, as plain numbers, and what is waited for."""
         self._observe()
+        self.ledger.note_most()  # What starts at once, since it needs next to nothing, does not.
+        self._note_fullest()
         ledger, counters = self.ledger, self.counters
         if ledger.idle:
             self._own = max(ledger.own, ledger.unmanaged - self._memory.unused())
@@ -246,7 +255,7 @@ class Admission:
 
     def _at_once(self, request: Request) -> Decision | None:
         """Grant a request if nothing waits and there is memory for it; return None otherwise."""
-        if self._waiting:
+        if self.queue:
             return None
         need = self._need(request)
         if not self.ledger.is_slight(need):
@@ -259,11 +268,11 @@ class Admission:
     async def _wait_for(self, request: Request) -> Decision | None:
         """Return when a request is granted or refused; None if nobody wants it any more."""
         future = asyncio.get_running_loop().create_future()
-        return await self._wait(_Waiting(request, self._need(request), future))
+        return await self._wait(_Waiting(request, future))
 
     def _note_move(self) -> None:
         """Note that something has started, ended, or was moved, for those that wait."""
-        if self._waiting:
+        if self.queue:
             self._moved = time.monotonic()
 
     def _need(self, request: Request) -> Need:
@@ -273,23 +282,27 @@ class Admission:
             return Need(request.nbytes)
         return Need(0, self._bytes_absent(request), root=True, outgoing=True)
 
-    def _need_of_task(self, request: Running) -> Need:
-        task, inputs = request.task, request.nbytes
-        absent_bytes = self._bytes_absent(request) if request.inputs else 0
-        if type(task.run_spec) is Alias:
-            return Need(0, absent_bytes)  # Another name of a result that is here.
-        told = declared(task)
-        known = self.estimates.known(task.prefix, inputs, told.extra if told.whole else None)
-        guess = self.estimates.guess(task.prefix, inputs) if known is None else known
-        extra = max(guess, told.extra or 0)
-        if request.lent:
-            extra += request.largest
-            inputs = sum(each.get_nbytes() for each in _staying(request))
-        # Nothing is refused on a guess.
-        least = told.least
+    def _need_of_task(self, running: Running) -> Need:
+        need = self._expected(running)
+        absent_bytes = self._bytes_absent(running) if running.inputs else 0
+        return need._replace(extra=need.extra + running.largest, absent=absent_bytes)
+
+    def _expected(self, running: Running) -> Need:
+        """Return what a task needs whose inputs are all in the memory."""
+        task, inputs = running.task, running.nbytes
+        if isinstance(running.spec, Alias):
+            return _NOTHING  # Another name of a result that is here.
+        told = _declared(running)
+        learned, least = self.estimates.known(task.prefix, inputs), told.least
+        running.first = learned is None
+        known = extra = max(learned or 0, told.extra or 0)
+        if running.first and (told.extra is None or not told.whole):
+            extra = max(known, self.estimates.guess(task.prefix, inputs))
         if self._strict:
-            least = inputs + request.largest + max(known or 0, told.extra or 0)
-        return Need(extra, absent_bytes, least, not task.dependencies)
+            # Nothing is refused on a guess. Of those inputs that are lent, one is there at a time.
+            inputs = running.largest + sum(running.sizes[key] for key in running.inputs)
+            least = inputs + known
+        return Need(extra, 0, least, not task.dependencies)
 
     def _absent(self, request: Running | Leaving, copies: bool = False) -> list[TaskState]:
         """Return those of a task's inputs, or of results, that are not in the memory yet."""
@@ -301,6 +314,7 @@ class Admission:
 
     def _observe(self) -> None:
         """Take the present sizes; that of the process only if the last one is not fresh."""
+        self.ledger.seceded = {each.key for each in self._worker.state.long_running}
         for key, request in list(self._loading.items()):
             # Looked at before what is held: nothing is missed of what arrives meanwhile.
             self.ledger.loaded(key, self._bytes_absent(request))
@@ -314,14 +328,14 @@ class Admission:
             self.ledger.held = held
 
     async def _wait(self, waiting: _Waiting) -> Decision | None:
-        self._waiting.append(waiting)
+        self.queue.append(waiting)
         try:
             self._pump()
             return await waiting.future
         finally:
             # Whoever was started is not among them any more; a cancelled wait is.
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            if waiting in self.queue:
+                self.queue.remove(waiting)
             if isinstance(waiting.request, Running):
                 self._count_wait(waiting)
             self._arrange()
@@ -329,10 +343,10 @@ class Admission:
     def _pump(self) -> None:
         """Start, spill for or refuse tasks that wait, in their order, as far as there is room."""
         self._about_to_pump = False
-        for gone in [each for each in self._waiting if each.request.gone or self._stopped]:
+        for gone in [each for each in self.queue if each.request.gone or self._stopped]:
             self._settle(gone, None)
-        while self._waiting:
-            first = min(self._waiting, key=attrgetter("priority"))
+        while self.queue:
+            first = min(self.queue, key=attrgetter("priority"))
             decision = self._decide(first)
             if decision.verdict is Verdict.SPILL:
                 first.reason = "spilling"
@@ -375,7 +389,7 @@ class Admission:
         self.ledger.end_spill(moved, disk_full=self._worker.data.disk_error is not None)
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
-        self._waiting.remove(waiting)
+        self.queue.remove(waiting)
         if decision is not None:
             if isinstance(waiting.request, Running):
                 self._count(decision.verdict)
@@ -402,32 +416,25 @@ class Admission:
             total.memory_pieces += in_pieces
 
     def _start(self, request: Request, need: Need) -> None:
-        self._note_move()
         if isinstance(request, Arriving):
             self._receiving[request.worker] = request.nbytes
             self.ledger.receive(request.nbytes)
-            self._note_fullest()
-            self._note_beside(request.nbytes)
-            return
-        key = request.task.key if isinstance(request, Running) else request.key
-        self.ledger.start(key, need)
-        self._note_fullest()
-        self._note_beside(need.total)
-        self._worker.data.use(request.inputs)
-        if need.absent:
-            self._loading[key] = request
-        if isinstance(request, Running):
-            self._started[key] = request
+        else:
+            self._granted[request.key] = request
+            self.ledger.start(request.key, need)
             if need.absent:
-                self._call_readers(request)
+                self._loading[request.key] = request
+                if isinstance(request, Running):
+                    self._call_readers(request)
+        self._note_fullest()
+        self._note_move()
 
-    def _note_beside(self, nbytes: int) -> None:
-        """Note for the running tasks what something that has started beside them may take."""
-        for each in self._started.values():
-            each.beside += nbytes
+    def _read_meanwhile(self) -> list[Key]:
+        """Return the inputs of what has started, to any thread: what they are does not change."""
+        return [key for request in list(self._granted.values()) for key in request.inputs]
 
     def _note_fullest(self) -> None:
-        """Note for the summary of a run what is committed, if it never was more."""
+        """Note for the summary of a run what was committed when that was most."""
         if self.ledger.fullest is not self._fullest:
             self._fullest = self.ledger.fullest
             with updating() as total:
@@ -438,20 +445,22 @@ class Admission:
 
         What functions take for themselves is learned from that: nobody declares it.
         """
-        reserved = self.ledger.reserved_for(started.task.key)
-        large = reserved > SLIGHT * self.ledger.limit
-        if large or not self.estimates.learned(started.task.prefix, started.nbytes):
+        reserved = self.ledger.reserved_for(started.key)
+        large = reserved > self.ledger.slight
+        if large or started.first:
             found = self._look_at_process()
             if found is not None:
                 started.before = started.most = found.now
-                started.beside = self.ledger.reserved - reserved + self.ledger.in_flight
+                others = self.ledger.reserved - reserved + self.ledger.in_flight
+                started.beside = others - self.ledger.granted
 
     def _look_at_process(self) -> Resident | None:
         found = self._memory.look()
         if found is not None:
             self.most_resident = max(self.most_resident, found.most)
-            for each in self._started.values():
-                each.most = max(each.most, found.most)
+            for each in self._granted.values():
+                if isinstance(each, Running):
+                    each.most = max(each.most, found.most)
         return found
 
     def _call_readers(self, request: Running) -> None:
@@ -469,25 +478,33 @@ class Admission:
                 queue.add(task)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
-        started = self._started.get(event.key)
-        if started is None:
+        running = self._granted.get(event.key)
+        if not isinstance(running, Running):
             return
-        if started.before is not None:
+        if running.before is not None:
             self._look_at_process()
-        del self._started[event.key]
-        self._loading.pop(event.key, None)
-        self._note_move()
-        self.ledger.finish(event.key)
-        self._worker.data.release(started.inputs)
+        self._end(running)
         if isinstance(event, ExecuteSuccessEvent):
-            taken = max(event.nbytes or 0, started.taken)
-            self.estimates.learn(started.task.prefix, started.nbytes, taken)
+            taken = event.nbytes or 0
+            if running.before is not None:
+                taken = max(taken, running.taken(self.ledger.granted))
+            self.estimates.learn(running.task.prefix, running.nbytes, taken)
+
+    def _end(self, request: Running | Leaving) -> None:
+        """Give back what is reserved for a request, if anything is."""
+        self._granted.pop(request.key, None)
+        if self._loading:
+            self._loading.pop(request.key, None)
+        self.ledger.finish(request.key)
+        if self.queue:
+            self._note_move()
+            self._pump_soon()
 
     def _arrange(self) -> None:
         """See to it that there is another look while tasks wait, and none otherwise."""
-        if not self._waiting:
+        if not self.queue:
             self.reason = ""
-        if self._waiting and self._timer is None and not self._stopped:
+        if self.queue and self._timer is None and not self._stopped:
             self._timer = self._worker.loop.call_later(_LOOK, self._look)
 
     def _look(self) -> None:
@@ -501,22 +518,18 @@ def _answer(waiting: _Waiting, decision: Decision | None) -> None:
         waiting.future.set_result(decision)
 
 
-def _staying(request: Running) -> Collection[TaskState]:
-    """Return those of a task's inputs that are in memory while it runs."""
-    reads = request.task.dependencies
-    return [each for each in reads if each.key not in request.lent] if request.lent else reads
-
-
-def _is_exempt(task: TaskState) -> bool:
+def is_exempt(task: TaskState) -> bool:
     """Return whether a task takes no memory of its own: a coroutine, or one that makes an actor."""
-    annotations = task.annotations or {}
-    return getattr(task.run_spec, "is_coro", False) or "actor" in annotations
+    spec: Any = task.run_spec
+    return spec is None or spec.is_coro or "actor" in (task.annotations or ())
 
 
-def declared(task: TaskState) -> Needed:
+def _declared(running: Running) -> Needed:
     """Return what whoever made the graph says of a task, by its program or by its annotation."""
-    remaining = getattr(getattr(task.run_spec, "func", None), "remaining", UNKNOWN)
-    told = Needed(*(task.annotations or {}).get(DECLARED, (None,)))
+    remaining = getattr(getattr(running.spec, "func", None), "remaining", UNKNOWN)
+    annotations = running.task.annotations
+    annotated = annotations.get(DECLARED) if annotations else None
+    told = _UNSAID if annotated is None else Needed(*annotated)
     if remaining.extra is None:
         return told
     return told._replace(extra=remaining.extra, whole=remaining.whole)

@@ -1,4 +1,4 @@
-"""How many bytes tasks will take besides their inputs: declared, or learned from similar tasks."""
+"""How many bytes tasks will take besides their inputs, learned from similar tasks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Estimates:
     --------
     >>> from gpusched.workers.memory.estimates import Estimates
     >>> estimates = Estimates()
-    >>> estimates.known("mine", 40), estimates.known("add", 40, 20)
-    (None, 20)
+    >>> estimates.known("mine", 40) is None
+    True
     >>> estimates.learn("mine", 40, 8)
     >>> estimates.known("mine", 45)
     8
@@ -40,12 +40,8 @@ class Estimates:
     def __init__(self) -> None:
         self._learned: Newest[Kind, int] = Newest(_KINDS)
 
-    def learned(self, prefix: str, inputs: int) -> bool:
-        """Return whether a task of this kind has ended."""
-        return (prefix, inputs.bit_length()) in self._learned
-
-    def known(self, prefix: str, inputs: int, declared: int | None = None) -> int | None:
-        """Return the bytes that a task takes besides its inputs; None if that is not known.
+    def known(self, prefix: str, inputs: int) -> int | None:
+        """Return the bytes that a task takes besides its inputs; None for the first of a kind.
 
         Parameters
         ----------
@@ -53,11 +49,8 @@ class Estimates:
             Of its key.
         inputs
             Bytes of its inputs.
-        declared
-            Bytes that whoever made the graph expects it to take; None if that is not known.
         """
-        learned = self._learned.get((prefix, inputs.bit_length()))
-        return declared if learned is None else max(learned, declared or 0)
+        return self._learned.get((prefix, inputs.bit_length()))
 
     def guess(self, prefix: str, inputs: int) -> int:
         """Return the bytes that a task may take besides its inputs where nothing is known of it.
@@ -84,5 +77,7 @@ class Estimates:
     def learn(self, prefix: str, inputs: int, taken: int) -> None:
         """Remember the bytes that a task has taken: its result, or more if that was seen."""
         kind = prefix, inputs.bit_length()
-        known = self._learned.get(kind, 0)
-        self._learned[kind] = max(taken, known - known // _FORGOTTEN)
+        known = self._learned.get(kind, -1)
+        expected = max(taken, known - known // _FORGOTTEN)
+        if expected != known:
+            self._learned[kind] = expected

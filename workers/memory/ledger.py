@@ -9,7 +9,7 @@ out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
@@ -73,18 +73,6 @@ class Decision(NamedTuple):
 START = Decision(Verdict.START)
 
 
-@dataclass(slots=True)
-class Reservation:
-    """What a running task may still take."""
-
-    extra: int
-    absent: int
-    root: bool = False
-    """Whether it reads no results, so that none can go when it ends."""
-    seceded: bool = False
-    """Whether it waits for other tasks, and so ends none that waits for it to end."""
-
-
 class Ledger:
     """The bytes of one memory.
 
@@ -107,6 +95,8 @@ class Ledger:
 
     def __init__(self, limit: int, hard: float = math.inf, own: int = 0) -> None:
         self.limit = limit
+        self.slight = SLIGHT * limit
+        """Bytes that a task may need to start at once."""
         self.hard = hard
         self.own = own
         self.held = 0
@@ -122,19 +112,23 @@ class Ledger:
         self.spilling = False
         self.disk_full = False
         """Whether results were left in memory as no file could be written."""
+        self.needs: dict[Key, Need] = {}
+        """What each running task may still take."""
+        self.seceded: Collection[Key] = ()
+        """Those of them that wait for other tasks, and so end none that waits for them to end."""
+        self.granted = 0
+        """The bytes that have ever been reserved, or received."""
         self._exhausted = False
-        self._running: dict[Key, Reservation] = {}
-        self._reserved = 0
 
     @property
     def reserved(self) -> int:
         """The bytes that running tasks may still take."""
-        return self._reserved
+        return sum(extra + absent for extra, absent, *_ in self.needs.values())
 
     @property
     def committed(self) -> int:
         """The bytes that are taken, and those that may be."""
-        return self.held + self.in_flight + self.unmanaged + self._reserved
+        return self.held + self.in_flight + self.unmanaged + self.reserved
 
     @property
     def most(self) -> int:
@@ -144,17 +138,17 @@ class Ledger:
     @property
     def running(self) -> int:
         """The number of running tasks that do not wait for others."""
-        return sum(not each.seceded for each in self._running.values())
+        return sum(key not in self.seceded for key in self.needs)
 
     @property
     def idle(self) -> bool:
         """Whether nothing runs, and nothing is received or read to be sent."""
-        return not self._running and not self.in_flight
+        return not self.needs and not self.in_flight
 
     @property
     def consuming(self) -> bool:
         """Whether tasks run that read results, or results are received that tasks will read."""
-        reads = (not each.root and not each.seceded for each in self._running.values())
+        reads = (not need.root and key not in self.seceded for key, need in self.needs.items())
         return self.in_flight > 0 or any(reads)
 
     def observe(
@@ -179,16 +173,18 @@ class Ledger:
         if resident is None:
             return
         before = held if before is None else before
-        least = resident - max(held, before) - in_flight - self._reserved
+        least = resident - max(held, before) - in_flight - self.reserved
         most = resident - min(held, before)
         self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
 
     def is_slight(self, need: Need) -> bool:
         """Return whether a need is granted whatever the present sizes are."""
-        return need.total <= SLIGHT * self.limit and not self._is_too_large(need)
+        return need.extra + need.absent <= self.slight and not (
+            need.least and self._is_too_large(need)
+        )
 
     def _is_too_large(self, need: Need) -> bool:
-        return bool(need.least) and need.least + self.own > self.hard
+        return need.least > 0 and need.least + self.own > self.hard
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
         """Return what becomes of the first task, or transfer, that waits.
@@ -231,41 +227,32 @@ class Ledger:
 
     def start(self, key: Key, need: Need) -> None:
         """Reserve what a task needs, until it has finished."""
-        if key in self._running:
-            self.finish(key)
-        extra, absent, _, root, _ = need
-        self._running[key] = Reservation(extra, absent, root)
-        self._reserved += extra + absent
-        self._note_most()
+        nbytes = need.extra + need.absent
+        self.needs[key] = need
+        self.granted += nbytes
+        if nbytes > self.slight:
+            self.note_most()
 
     def receive(self, nbytes: int) -> None:
         """Note that results are being received."""
         self.in_flight += nbytes
-        self._note_most()
+        self.granted += nbytes
+        self.note_most()
 
     def reserved_for(self, key: Key) -> int:
         """Return the bytes that a running task may still take."""
-        reservation = self._running.get(key)
-        return 0 if reservation is None else reservation.extra + reservation.absent
+        need = self.needs.get(key)
+        return 0 if need is None else need.total
 
     def loaded(self, key: Key, absent: int = 0) -> None:
         """Note that a task's inputs are in the memory, among the results, but for some bytes."""
-        reservation = self._running.get(key)
-        if reservation is not None:
-            self._reserved += absent - reservation.absent
-            reservation.absent = absent
-
-    def secede(self, key: Key) -> None:
-        """Note that a running task waits for others."""
-        reservation = self._running.get(key)
-        if reservation is not None:
-            reservation.seceded = True
+        need = self.needs.get(key)
+        if need is not None:
+            self.needs[key] = need._replace(absent=absent)
 
     def finish(self, key: Key) -> None:
         """Give back what is reserved for a task; nothing happens if that is nothing."""
-        reservation = self._running.pop(key, None)
-        if reservation is not None:
-            self._reserved -= reservation.extra + reservation.absent
+        if self.needs.pop(key, None) is not None:
             self._exhausted = False
 
     def begin_spill(self) -> None:
@@ -290,11 +277,11 @@ class Ledger:
         """Have the next decision spill, as a disk that was full may have space by now."""
         self._exhausted = False
 
-    def _note_most(self) -> None:
-        if self.committed > self.fullest.total:
-            self.fullest = Committed(
-                self.limit, self.held, self.in_flight, self._reserved, self.unmanaged
-            )
+    def note_most(self) -> None:
+        """Keep what is committed now, if it never was more."""
+        found = Committed(self.limit, self.held, self.in_flight, self.reserved, self.unmanaged)
+        if found.total > self.most:
+            self.fullest = found
 
     def _fits_as_measured(self, need: Need) -> bool:
         return self.resident is not None and self.resident + need.total <= self.limit

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dask.typing import Key
 from distributed.worker_state_machine import TaskState
 
+from gpusched.workers.memory.ledger import Decision
 from gpusched.workers.memory.streamed_inputs import lendable
 
 if TYPE_CHECKING:
@@ -23,10 +24,21 @@ class Running:
     """A task that is to run, and what it reads."""
 
     task: TaskState
-    inputs: list[Key]
-    """The keys of results that stay in memory meanwhile."""
+    key: Key
+    spec: Any
+    """What is run, as it was sent."""
+    sizes: dict[Key, int]
+    """Bytes of each of its inputs."""
     nbytes: int
-    """Of all its inputs."""
+    """Of all of them."""
+    inputs: Collection[Key]
+    """The keys of results that stay in memory meanwhile."""
+    decision: Decision | None = None
+    """What became of it; None if nobody wants it any more."""
+    first: bool = True
+    """Whether no other of its kind has ended."""
+    slight: bool = False
+    """Whether it is not, and needs so little that no more is asked."""
     lent: list[Key] = field(default_factory=list)
     """The keys of results that it gets one by one, from where they are."""
     largest: int = 0
@@ -38,32 +50,40 @@ class Running:
     most: int = 0
     """The most that it took since."""
     beside: int = 0
-    """Bytes that others, which have run or arrived meanwhile, may have taken of that."""
-
-    @property
-    def taken(self) -> int:
-        """Bytes that it has taken at least, its result included, but for inputs lent to it."""
-        return 0 if self.before is None else self.most - self.before - self.beside - self.largest
+    """Bytes that others, which run or arrive at that time, may take of that, less those that had
+    ever been granted by then."""
 
     @classmethod
-    def of(cls, task: TaskState, store: Store | None) -> Running:
-        """Return a task with the keys and sizes of its inputs.
+    def of(cls, task: TaskState) -> Running:
+        """Return a task with the keys and sizes of its inputs, whose specification is wrapped."""
+        nbytes, sizes = 0, dict[Key, int]()
+        for each in task.dependencies:
+            sizes[each.key] = size = each.get_nbytes()
+            nbytes += size
+        spec: Any = task.run_spec
+        return cls(task, task.key, spec.spec, sizes, nbytes, sizes)
+
+    def taken(self, granted: int) -> int:
+        """Return the bytes that it has taken at least, its result included.
+
+        Inputs that are lent to it do not count.
 
         Parameters
         ----------
-        task
-            The task.
-        store
-            What may lend inputs one by one; None if none does.
+        granted
+            Bytes that have ever been granted to all.
         """
-        sizes = {each.key: each.get_nbytes() for each in task.dependencies}
-        found = cls(task, list(sizes), sum(sizes.values()))
-        lent = lendable(task, store) if sizes and store is not None else []
+        if self.before is None:
+            return 0
+        return self.most - self.before - self.beside - granted - self.largest
+
+    def borrow(self, store: Store) -> None:
+        """Have those inputs lent one by one that the task only copies into its result."""
+        lent = [each.key for each in lendable(self.task, store)]
         if lent:
-            found.lent = [each.key for each in lent]
-            found.inputs = [key for key in sizes if key not in found.lent]
-            found.largest = max(sizes[key] for key in found.lent)
-        return found
+            self.lent = lent
+            self.inputs = [key for key in self.sizes if key not in lent]
+            self.largest = max(self.sizes[key] for key in lent)
 
     @property
     def priority(self) -> Any:

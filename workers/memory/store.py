@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -91,8 +91,8 @@ class Store(MutableMapping[Key, object]):
         self.device_limit = device.memory_limit or math.inf
         self._device_keys: set[Key] = set()
         self._unspillable: set[Key] = set()
-        self._in_use: dict[Key, int] = {}
-        """How many running tasks read each value: to move those down would free nothing."""
+        self.in_use: Callable[[], Iterable[Key]] = tuple
+        """Returns, to any thread, what running tasks read: to move that down would free nothing."""
         self._lock = threading.Lock()
         self._waiting = False
         self._freezing: tuple[object, threading.Event] = _NOTHING, threading.Event()
@@ -184,22 +184,6 @@ class Store(MutableMapping[Key, object]):
         that follow from setting a value, this one tries again after a file could not be written.
         """
         return self._mover.submit(self._make_room, host_bytes, device_bytes, keep, retry=True)
-
-    def use(self, keys: Collection[Key]) -> None:
-        """Note that a task reads these values, which are not moved down until it has ended."""
-        in_use = self._in_use
-        for key in keys:
-            in_use[key] = in_use.get(key, 0) + 1
-
-    def release(self, keys: Collection[Key]) -> None:
-        """Note that a task which read these values has ended."""
-        in_use = self._in_use
-        for key in keys:
-            others = in_use[key] - 1
-            if others:
-                in_use[key] = others
-            else:
-                del in_use[key]
 
     def movable_from_host(self, keep: Collection[Key] = ()) -> int:
         """Return the bytes in host memory that may be moved down, but for some values."""
@@ -413,20 +397,21 @@ class Store(MutableMapping[Key, object]):
 
         Small ones go when there are no others: a file for each would take long, and free nothing.
         """
+        staying = self._staying(keep)
         with fast.lock:
             small = _SMALL * fast.total_weight
             large = (key for key in fast.order if fast.weights[key] >= small)
             for keys in (large, fast.order):
-                found = next((key for key in keys if self._may_go(key, keep)), None)
+                found = next((key for key in keys if key not in staying), None)
                 if found is not None:
                     return found
             return None
 
-    def _may_go(self, key: Key, keep: Collection[Key]) -> bool:
-        return key not in self._unspillable and key not in self._in_use and key not in keep
+    def _staying(self, keep: Collection[Key]) -> set[Key]:
+        return {*self.in_use(), *self._unspillable, *keep}
 
     def _movable(self, fast: zict.LRU[Key, Any], keep: Collection[Key]) -> int:
-        staying = {*self._in_use, *self._unspillable, *keep}
+        staying = self._staying(keep)
         return int(fast.total_weight - sum(fast.weights.get(key, 0) for key in staying))
 
     def _evict(self, fast: zict.LRU[Key, Any], key: Key) -> int:

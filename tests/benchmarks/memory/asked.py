@@ -9,11 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusched.workers.memory.admit import Admission
+from gpusched.workers.worker import DeviceWorker
 
-_ASKED = "enter", "lent", "loaded", "handled"
+_ASKED = "enter", "loaded", "handled"
 """The methods of `Admission` that tasks without transfers call."""
 
 _ADMISSION = Admission.enter.__code__.co_filename
+_OVERRIDE = DeviceWorker.handle_stimulus.__code__
+"""There for admission alone, in another file; what it calls of distributed is not."""
 
 
 class _Calls:
@@ -29,7 +32,7 @@ class _Calls:
             self._depth -= 1
         if event in ("call", "c_call"):
             self.all += 1
-            self.within += self._depth > 0
+            self.within += self._depth > 0 or (event == "call" and frame.f_code is _OVERRIDE)
 
 
 def begin_counting() -> None:

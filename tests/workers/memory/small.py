@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpusched.workers.memory.admit import Admission
-from gpusched.workers.memory.ledger import SLIGHT
 from gpusched.workers.worker import DeviceWorker
 
 PART = 1_000_000
@@ -38,8 +37,8 @@ def watch(worker: DeviceWorker) -> list[str]:
             # In this order, nothing is counted twice that arrives meanwhile.
             held = admission._memory.held()
             admission._observe()
-            reserved = [each.extra + each.absent for each in ledger._running.values()]
-            large = sum(each for each in reserved if each > SLIGHT * ledger.limit)
+            reserved = [each.total for each in ledger.needs.values()]
+            large = sum(each for each in reserved if each > ledger.slight)
             if held + ledger.in_flight + large > ledger.limit:
                 found.append(f"{held} held, {ledger.in_flight} in flight, {reserved} reserved")
             return result

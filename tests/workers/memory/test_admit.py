@@ -15,7 +15,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, futures_of, wait
+from distributed import Client, futures_of, secede, wait
 
 import gpusched
 from gpusched import Cluster
@@ -23,6 +23,7 @@ from gpusched.cluster import fitting
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import reset_statistics, statistics
 from gpusched.workers.memory.spillfiles import SpillFiles
+from gpusched.workers.onstream import OnStream
 from gpusched.workers.worker import DeviceWorker
 from tests.benchmarks.memory.asked import begin_counting, end_counting
 from tests.waiting import PATIENCE, wait_for
@@ -138,6 +139,62 @@ def test_cancelled_task_waits_no_more(running: tuple[Client, DeviceWorker], gate
     next(each for each in futures if each.key in admission.waiting_keys).cancel()
     wait_for(lambda: admission.waiting == 0)
     assert gate.entered == 1
+
+
+def test_task_that_is_cancelled_and_wanted_again_while_it_waits_runs_as_sent_last(
+    running: tuple[Client, DeviceWorker], gate: Gate
+) -> None:
+    client, worker = running
+    x = client.scatter(np.ones(4 * PART, np.uint8))
+    admission = admission_of(worker)
+    first = client.submit(at_the_gate, x, 1)
+    wait_for(lambda: gate.entered == 1)
+    waiting = client.submit(past_the_gate, x, key="twice")
+    wait_for(lambda: admission.waiting_keys == ["twice"])
+    waiting.cancel()
+    again = client.submit(total, x, key="twice")
+    gate.opened.set()
+    assert (first.result(), again.result()) == (2, 4 * PART)
+    assert isinstance(worker.state.tasks["twice"].run_spec, OnStream)
+    wait_for(lambda: admission.ledger.idle and not admission._granted)
+
+
+def test_whatever_becomes_of_tasks_nothing_stays_reserved(
+    running: tuple[Client, DeviceWorker], gate: Gate
+) -> None:
+    """Tasks that fail, are tried again, secede, run as coroutines, or whose key is released."""
+    client, worker = running
+    admission, x = admission_of(worker), client.scatter(np.ones(PART, np.uint8))
+    failing = client.map(fails, [x] * 3, range(3), pure=False, retries=1)
+    seceding = client.map(secedes, [x] * 3, range(3), pure=False)
+    later = client.map(coroutine, [x] * 3, range(3), pure=False)
+    released = client.submit(at_the_gate, x, 1)
+    actor = client.submit(Gate, actor=True)
+    wait([*failing, *seceding, *later, actor])  # type: ignore[no-untyped-call]
+    assert [each.status for each in failing] == ["error"] * 3
+    assert client.gather([*seceding, *later]) == [0, 1, 2] * 2
+    wait_for(lambda: gate.entered == 1)
+    key = released.key
+    del released, failing
+    wait_for(lambda: worker.state.tasks[key].state == "cancelled")
+    assert list(admission._granted) == [key]
+    gate.opened.set()
+    wait_for(lambda: admission.ledger.idle and not admission._granted)
+    assert admission.ledger.reserved == 0
+    assert worker.data.movable_from_host() == worker.data.held_on_host()
+
+
+def fails(array: np.ndarray, number: int) -> int:
+    raise ValueError(number)
+
+
+def secedes(array: np.ndarray, number: int) -> int:
+    secede()
+    return number
+
+
+async def coroutine(array: np.ndarray, number: int) -> int:
+    return number
 
 
 def test_others_are_spilled_before_a_task_waits(running: tuple[Client, DeviceWorker]) -> None:
@@ -338,7 +395,8 @@ def test_task_that_needs_next_to_nothing_costs_few_calls(
     client.run(begin_counting)
     wait(client.map(at_once, range(100), pure=False))  # type: ignore[no-untyped-call]
     ((everything, within),) = client.run(end_counting).values()
-    assert 0 < within < 110 * 100 < everything
+    # Those of heartbeats are among them, which are more on a busy machine.
+    assert 0 < within < 90 * 100 < everything
 
 
 def at_once(number: int) -> int:

@@ -34,12 +34,3 @@ def test_nearest_similar_kind_is_taken_in_proportion() -> None:
     estimates.learn("made", 0, 10**6)
     assert estimates.guess("made", 2) == 2
     assert estimates.guess("other", 1000) == 1000
-
-
-def test_what_was_declared_holds_until_more_was_seen() -> None:
-    estimates = Estimates()
-    assert estimates.known("add", 100, declared=300) == 300
-    estimates.learn("add", 100, 20)
-    assert estimates.known("add", 100, declared=300) == 300
-    estimates.learn("add", 100, 400)
-    assert estimates.known("add", 100, declared=300) == 400

@@ -47,7 +47,7 @@ def test_root_task_waits_for_consumers_before_anything_is_spilled_for_it() -> No
     assert ledger.decide(other, 80).verdict is Verdict.SPILL
     waiting = Decision(Verdict.WAIT, reason="consumers of earlier results")
     assert ledger.decide(root, 80) == waiting
-    ledger.secede("consumer")
+    ledger.seceded = {"consumer"}
     assert ledger.decide(root, 80).verdict is Verdict.SPILL
     ledger.observe(held=80, in_flight=1)
     assert ledger.decide(root, 80) == waiting
@@ -133,7 +133,7 @@ def test_task_whose_inputs_exceed_the_worker_is_refused_with_the_sizes() -> None
 
 def test_task_that_waits_for_others_is_waited_for_by_none() -> None:
     ledger = ledger_of(running={"a": 90})
-    ledger.secede("a")
+    ledger.seceded = {"a"}
     assert ledger.decide(Need(50), 0).verdict is Verdict.PIECES
 
 
@@ -273,6 +273,10 @@ class Model:
         self.loose += task.inputs + min(result, task.extra)
         self.ledger.finish(number)
 
+    def secede(self, number: int) -> None:
+        self.tasks[number].seceded = True
+        self.ledger.seceded = {*self.ledger.seceded, number}
+
     def land(self) -> None:
         self.loose += self.arriving
         self.arriving = 0
@@ -295,8 +299,7 @@ def happen(model: Model, name: str, first: int, second: int, count: int) -> None
     elif name == "secede" and running:
         which = running[first % len(running)]
         if model.tasks[which].kind == "task":
-            model.tasks[which].seceded = True
-            model.ledger.secede(which)
+            model.secede(which)
     elif name == "spilled":
         model.spill_ends()
     elif name == "disk":
@@ -356,7 +359,9 @@ class Explored:
     def state(self) -> tuple[object, ...]:
         model = self.model
         tasks = tuple((n, task.running, task.seceded) for n, task in model.tasks.items())
-        ledger = tuple(value for name, value in vars(model.ledger).items() if name != "_running")
+        # What is reserved, and for which of those that wait for others, follows from the tasks.
+        left = "needs", "seceded", "granted"
+        ledger = tuple(value for name, value in vars(model.ledger).items() if name not in left)
         rest = model.loose, model.arriving, model.disk_works, model.asked
         return tasks, ledger, rest, self.ready, self.received, self.sent
 
@@ -382,8 +387,7 @@ class Explored:
         elif name == "finish":
             model.finish(number, model.tasks[number].extra)
         elif name == "secede":
-            model.tasks[number].seceded = True
-            model.ledger.secede(number)
+            model.secede(number)
         elif name == "disk":
             model.disk_works = not model.disk_works
         elif name == "spilled":

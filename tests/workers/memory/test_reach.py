@@ -41,7 +41,7 @@ def test_results_on_a_gpu_move_to_the_host_but_for_those_in_use(tmp_path: Path) 
     assert isinstance(memory, DeviceMemory) and memory.limit == 800
     for name in "abc":
         store[name] = device.array(np.zeros(200, np.uint8))
-    store.use(["a"])
+    store.in_use = lambda: ["a"]
     assert (memory.held(), memory.resident(), memory.is_host) == (600, 600, False)
     assert memory.spillable(["b"]) == 200
     assert memory.make_room(150, ["b"]).result() == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_files_of_what_is_in_memory_make_room_on_a_full_disk(
         real(self, key, value)
 
     monkeypatch.setattr(SpillFiles, "__setitem__", full)
-    store.use(["a"])
+    store.in_use = lambda: ["a"]
     store["c"] = kib(10, 3)
     settle(store)
     assert store.disk_error is None
@@ -434,14 +435,14 @@ def test_values_that_tasks_read_stay_until_the_last_of_these_has_ended(make: Mak
     for name in "ab":
         store[name] = np.zeros(1000, np.uint8)
     weight = store.held_on_host() // 2
-    store.use(["a"])
-    store.use(["a", "b"])
+    running = [["a"], ["a", "b"]]
+    store.in_use = lambda: chain(*running)
     assert store.movable_from_host() == 0
     assert store.make_room(host_bytes=1).result() == 0
-    store.release(["a", "b"])
+    running.pop()
     assert store.movable_from_host() == weight
     assert store.movable_from_host(keep=["b"]) == 0
     assert store.make_room(host_bytes=2 * weight).result() == weight
     assert store.ready("a") and not store.ready("b")
-    store.release(["a"])
+    running.pop()
     assert store.make_room(host_bytes=1).result() == weight
