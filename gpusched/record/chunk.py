@@ -493,7 +493,7 @@ def axis_of(axis: Any, ndim: int) -> int:
     """Return which axis one is, counted from the first; `UnfusibleError` for what is no integer."""
     if type(axis) is not int and not isinstance(axis, np.integer):
         raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
-    return normalize_axis_index(axis, ndim)
+    return normalize_axis_index(int(axis), ndim)
 
 
 def operand(recorder: Recorder, value: Any) -> Any:
