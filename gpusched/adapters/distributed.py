@@ -23,14 +23,15 @@ def worker_instances() -> list[Worker]:
 
 
 def scheduler_instances() -> list[Scheduler]:
-    """Return the schedulers of this process, in whatever state.
+    """Return the schedulers of this process that are not closed.
 
     A scheduler that optimises graphs has no other way to learn that it is one.
     """
     from distributed import Scheduler
+    from distributed.core import Status
 
-    # Other threads may start some meanwhile.
-    return [*Scheduler._instances]
+    # Closed ones stay until they are collected. Other threads may start some meanwhile.
+    return [each for each in [*Scheduler._instances] if each.status is not Status.closed]
 
 
 def keep_log(server: Any, logger: logging.Logger) -> None:
