@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -325,6 +326,8 @@ def test_an_error_half_way() -> None:
     (result,) = results_in(graph)
     with pytest.raises(ValueError, match="half-way"):
         dask.get(graph, result)
+    gc.collect()  # of the traceback
+    assert graph[result].func._assembly._array is None
     broken = False
     for _ in range(2):
         assert np.array_equal(dask.get(graph, result), numbers() + 1)
