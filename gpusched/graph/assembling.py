@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,8 @@ class Assembly:
     - a run gets the array if all places of it that have been given away hold this run's chunks.
       Then no other run has any part of it, nor gets any: the next place is one of a new array;
     - in any other case dask joins the chunks, and nobody gets the array.
+
+    Only its chunks keep the array: of a run that has failed, nothing is left.
     """
 
     def __init__(self, places: Sequence[Place]) -> None:
@@ -56,9 +59,13 @@ class Assembly:
         self._lock = threading.Lock()
         self._start()
 
-    def _start(self) -> None:
-        self._array: np.ndarray | None = None
+    def _start(self, array: np.ndarray | None = None) -> None:
+        self._kept = None if array is None else weakref.ref(array)
         self._given: set[int] = set()
+
+    @property
+    def _array(self) -> np.ndarray | None:
+        return None if self._kept is None else self._kept()
 
     def take(self, number: int, dtype: np.dtype | None = None) -> np.ndarray | None:
         """Return the place of a chunk, if nobody has it yet.
@@ -71,17 +78,17 @@ class Assembly:
             Its own, which the array gets if it is the first one; None before it is known.
         """
         with self._lock:
-            if number in self._given:
-                return None
-            if self._array is None and dtype is not None:
+            array = self._array
+            if array is None and dtype is not None:
                 try:
-                    self._array = np.empty([each.stop for each in self._places[-1]], dtype)
+                    array = np.empty([each.stop for each in self._places[-1]], dtype)
                 except (MemoryError, ValueError):
                     return None  # dask says so when it joins the chunks, if it does not fit then.
-            if self._array is None or dtype not in (None, self._array.dtype):
+                self._start(array)
+            if array is None or number in self._given or dtype not in (None, array.dtype):
                 return None
             self._given.add(number)
-            return self._array[self._places[number]]
+            return array[self._places[number]]
 
     def put(self, number: int, chunk: Any, place: np.ndarray | None) -> Any:
         """Return a chunk in its place, or as it is where it cannot be put there.
@@ -204,8 +211,8 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
 
     A chunk that is needed for something else stays an array of its own, as it could be seen to
     change with the result. So are all if a callback gets results, as that of dask's cache does,
-    and where a scheduler runs: its workers run their tasks elsewhere, or again after they were
-    needed last.
+    where other graphs are part of what is computed, as they may need the same chunks, and where a
+    scheduler runs: its workers run their tasks elsewhere, or again after they were needed last.
 
     Parameters
     ----------

@@ -25,6 +25,9 @@ class Hook:
     overrides
         Users' versions of kernels that all graphs are computed with; None for those in effect where
         a graph is optimised.
+    alone
+        Whether each graph is all that is computed: graphs that are optimised by other functions may
+        have the same chunks.
 
     Notes
     -----
@@ -37,8 +40,9 @@ class Hook:
     optimises_expressions = True
     """Distinguishes it from other hooks, which never see the graphs of array expressions."""
 
-    def __init__(self, overrides: Overrides | None = None) -> None:
+    def __init__(self, overrides: Overrides | None = None, alone: bool = True) -> None:
         self._overrides = overrides
+        self._alone = alone
 
     def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
         """Optimise an array graph as dask does, then turn its chunk tasks into programs.
@@ -64,15 +68,19 @@ class Hook:
         from gpusched.graph.optimisation import optimise
 
         overrides = active() if self._overrides is None else self._overrides
-        found = optimise(dsk, keys, overrides, **kwargs)
+        found = optimise(dsk, keys, overrides, self._alone, **kwargs)
         if overrides and self._overrides is not None:
             from gpusched.graph.renaming import own_names
 
             return own_names(found, set(flatten([keys])), overrides)
         return found
 
+    def beside_others(self) -> Hook:
+        """Return the hook for graphs that are computed together with others' graphs."""
+        return Hook(self._overrides, alone=False)
+
     def __reduce__(self) -> Any:
-        if self._overrides is None and get_spawning_popen() is not None:
+        if self is optimize and get_spawning_popen() is not None:
             # With the configuration of a new process, which has overrides of its own.
             return "optimize"
         return Hook, (active() if self._overrides is None else self._overrides,)

@@ -63,15 +63,15 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
+def optimise(dsk: Any, keys: Any, overrides: Overrides, alone: bool = True, **kwargs: Any) -> Any:
     """Return the graph that `gpusched.graph.hook.Hook` gives dask, see there."""
     if isinstance(keys, set | frozenset):
         keys = sorted(keys, key=str)
     with collector_paused():
-        return _optimise(dsk, keys, overrides, **kwargs)
+        return _optimise(dsk, keys, overrides, alone, **kwargs)
 
 
-def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
+def _optimise(dsk: Any, keys: Any, overrides: Overrides, alone: bool, **kwargs: Any) -> Any:
     started = perf_counter()
     graph = optimised(dsk, keys, **kwargs)
     if events.active:
@@ -82,14 +82,15 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     if isinstance(graph, HighLevelGraph):
         found = _rewrite_layers(graph, layers, overrides)
     else:
-        found = _rewrite_tasks(graph, keys, layers, overrides)
+        table, found = _rewrite_tasks(graph, keys, layers, overrides)
+        found = assembled(found, table) if alone else found
     if events.active:
         events.record_since("graph", "rewrite", started)
     return found
 
 
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
-                   overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
+                   overrides: Overrides) -> tuple[Table, dict[Any, Any]]:  # fmt: skip
     if overrides.random == DRAWN:
         tasks = _drawn(tasks)
     wanted = list(flatten([keys]))
@@ -102,7 +103,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     with updating() as counters:
         counters.apart.update(table.apart)
         counters.apart.update({("batch", why): times for why, times in found.reasons.items()})
-    return assembled(taken_inside(found.tasks, table.items), table)
+    return table, taken_inside(found.tasks, table.items)
 
 
 def _drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:

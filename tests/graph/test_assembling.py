@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -198,6 +199,19 @@ def test_what_others_compute_with_is_not_part_of_the_result() -> None:
     assert np.array_equal(first + 1, second)
 
 
+@pytest.mark.parametrize("optimised", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_chunks_of_collections_of_other_kinds_are_not_part_of_the_result(
+    optimised: bool, first: bool
+) -> None:
+    y = da.from_array(numbers(), chunks=(10, 30)) * 2 + 1
+    parts = list(y.to_delayed(optimize_graph=optimised).flat)
+    found = dask.compute(*parts, y) if first else dask.compute(y, *parts)[::-1]
+    *others, whole = found
+    assert not any(np.shares_memory(whole, each) for each in others)
+    assert np.array_equal(whole, numbers() * 2 + 1)
+
+
 def test_some_chunks_in_their_places_and_others_not() -> None:
     x = da.from_array(numbers(), chunks=(10, 30)) * 2 + 1
     whole, half = dask.compute(x, x[:10] + 1)
@@ -312,6 +326,8 @@ def test_an_error_half_way() -> None:
     (result,) = results_in(graph)
     with pytest.raises(ValueError, match="half-way"):
         dask.get(graph, result)
+    gc.collect()  # of the traceback
+    assert graph[result].func._assembly._array is None
     broken = False
     for _ in range(2):
         assert np.array_equal(dask.get(graph, result), numbers() + 1)

@@ -41,6 +41,7 @@ __all__ = [
     "make_blockwise",
     "normalised",
     "optimise_by",
+    "optimiser",
     "replace_entry",
     "replace_optimiser",
     "unpack_collections",
@@ -209,6 +210,12 @@ def replace_entry(plain: Callable[..., Any], replacement: Callable[..., Any]) ->
         module = sys.modules.get(name)
         if module is not None and getattr(module, ENTRY, None) is plain:
             setattr(module, ENTRY, replacement)
+
+
+def optimiser(expression: Any) -> Callable[..., Any] | None:
+    """Return what optimises the graph of an expression; None if nothing does, or it has none."""
+    found: Callable[..., Any] | None = getattr(expression, OPTIMISER, None)
+    return found
 
 
 def replace_optimiser(expression: Any, plain: Callable[..., Any], by: Callable[..., Any]) -> None:

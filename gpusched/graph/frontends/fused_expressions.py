@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import dask
@@ -24,16 +24,21 @@ from gpusched.graph.frontends.adapter import (
     HLGFinalizeCompute,
     HLGSequence,
     front_ends,
+    optimiser,
+    replace_optimiser,
 )
 from gpusched.graph.frontends.layered import has_arrays, layered
 from gpusched.store.statistics import updating
 
-Optimiser = Callable[..., Any]
-"""gpusched's hook."""
+if TYPE_CHECKING:
+    from gpusched.graph.hook import Hook
 
 
-def fused(expression: Expr, hook: Optimiser) -> Expr:
+def fused(expression: Expr, hook: Hook) -> Expr:
     """Return an expression whose graph is optimised by `hook`; itself if no arrays are in it."""
+    if isinstance(expression, ExprSequence) and len({*map(optimiser, expression.operands)}) > 1:
+        # dask makes one graph of all: chunks of these arrays may be inputs of others' tasks.
+        replace_optimiser(expression, hook, hook.beside_others())
     if isinstance(expression, HLGExpr) or not has_arrays(expression):
         return expression
     if isinstance(expression, ExprSequence):
@@ -41,7 +46,7 @@ def fused(expression: Expr, hook: Optimiser) -> Expr:
     return Fused(_Held(expression, hook))
 
 
-def graph_of(expression: Expr, hook: Optimiser) -> dict[Any, Any]:
+def graph_of(expression: Expr, hook: Hook) -> dict[Any, Any]:
     """Return the tasks of an expression, optimised by `hook`."""
     return dict(ensure_dict(hook(layered(expression), expression.__dask_keys__())))
 
@@ -60,7 +65,7 @@ def _named(tasks: dict[Any, Any], first: Iterable[Expr], then: Iterable[Expr]) -
     return found
 
 
-def _with_hook(sequence: FusedSequence, hook: Optimiser, optimised: bool = False) -> FusedSequence:
+def _with_hook(sequence: FusedSequence, hook: Hook, optimised: bool = False) -> FusedSequence:
     sequence.__dict__.update(hook=hook, optimised=optimised)
     return sequence
 
@@ -75,8 +80,8 @@ class FusedSequence(ExprSequence):
     """
 
     @property
-    def _hook(self) -> Optimiser:
-        found: Optimiser = self.__dict__.get("hook") or dask.config.get("array_optimize")
+    def _hook(self) -> Hook:
+        found: Hook = self.__dict__.get("hook") or dask.config.get("array_optimize")
         return found
 
     def __reduce__(self) -> Any:
@@ -116,7 +121,7 @@ class FusedSequence(ExprSequence):
         return _named(optimised.__dask_graph__(), self.operands, optimised.operands)
 
 
-def _rebuilt(hook: Optimiser, optimised: bool, *operands: Expr) -> FusedSequence:
+def _rebuilt(hook: Hook, optimised: bool, *operands: Expr) -> FusedSequence:
     return _with_hook(FusedSequence(*operands), hook, optimised)
 
 
@@ -128,7 +133,7 @@ def _one_layer(expression: Expr) -> HighLevelGraph:
 class _Held:
     """An expression and its hook, which dask's rewriting leaves as they are."""
 
-    def __init__(self, expression: Expr, hook: Optimiser) -> None:
+    def __init__(self, expression: Expr, hook: Hook) -> None:
         self.expression = expression
         self.hook = hook
 
