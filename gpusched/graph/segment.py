@@ -617,10 +617,9 @@ class Segment:
         found = list(self.calls)
         for k, (register, function, step) in enumerate(found):
             if id(step) in outsides:
-                function, args, kwargs = outsides[id(step)].bound(
-                    (function, step.args, step.kwargs)
-                )
-                found[k] = register, function, replace(step, args=args, kwargs=kwargs)
+                bound = outsides[id(step)].bound()
+                given = replace(step, args=bound.value(step.args), kwargs=bound.values(step.kwargs))
+                found[k] = register, bound.value(function), given
         return found
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...], registers: Registers,

@@ -96,11 +96,12 @@ class Allocation:
 
     def finish(self, buffer: Any, registers: Registers) -> None:
         """Put the result that is in a buffer where it goes."""
-        array = self.shaped(buffer)
         if self.dtype != self.result_dtype:
+            # Before it has the result's axes, of which NumPy may lay out those of one element
+            # in another way than `stand_in`.
             with collecting(self.reports):
-                array = array.astype(self.result_dtype)
-        registers[self.register] = array
+                buffer = buffer.astype(self.result_dtype)
+        registers[self.register] = self.shaped(buffer)
 
 
 _FIRST = [(slice(0, 1),) * n for n in range(65)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -117,3 +119,74 @@ def test_another_value_for_as_long_as_a_recording_takes(
     np.testing.assert_array_equal(found, function(np.arange(12.0)))
     assert len(recordings) == 1, "the plan was not kept"
     assert statistics().fused_tasks == 4
+
+
+PAIR = (by_global, by_module)
+SAME_PAIR = PAIR
+LIST = [by_global]
+WITHIN: list[Any] = []
+WITHIN.append(WITHIN)
+TABLE = {"function": by_global}
+APPLIED = SAME_APPLIED = partial(by_argument, function=by_global)
+
+
+def of_one_tuple(x: Any) -> Any:
+    return x * 2 + 1 if PAIR is SAME_PAIR else x * 3 + 1
+
+
+def of_one_list(x: Any, of: Any = LIST) -> Any:
+    return x * 2 + 1 if of is LIST else x * 3 + 1
+
+
+def of_one_dictionary(x: Any, of: Any = TABLE) -> Any:
+    return x * 2 + 1 if of is TABLE else x * 3 + 1
+
+
+def of_one_partial(x: Any) -> Any:
+    return x * 2 + 1 if APPLIED is SAME_APPLIED else x * 3 + 1
+
+
+def of_one_function(x: Any, function: Any = by_global) -> Any:
+    return x * 2 + 1 if function is by_global else x * 3 + 1
+
+
+def of_a_list_in_itself(x: Any) -> Any:
+    return x * 2 + 1 if WITHIN is not None else x * 3 + 1
+
+
+def of_one_module(x: Any) -> Any:
+    import settings_of_a_test
+
+    return x * settings.scale + 1 if settings_of_a_test is settings else x * 3 + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [of_one_tuple, of_one_list, of_one_dictionary, of_one_partial, of_one_function,
+     of_a_list_in_itself, of_one_module],
+)  # fmt: skip
+def test_what_is_one_object_stays_one(function: Callable[[Any], Any]) -> None:
+    reset_statistics()
+    x = da.from_array(np.arange(12.0), chunks=3)
+    with enable(), dask.config.set({"gpusched.fusion.strict": True}):
+        found = x.map_blocks(function, dtype=float).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.arange(12.0) * 2 + 1)
+    assert statistics().fused_tasks == 4
+
+
+def test_globals_that_no_function_reads_are_not_kept() -> None:
+    class Held:
+        pass
+
+    globals()["unread"] = Held()
+    held = weakref.ref(globals()["unread"])
+    x = da.from_array(np.arange(12.0), chunks=3)
+    gc.collect()
+    gc.disable()
+    try:
+        with enable():
+            x.map_blocks(by_callee, dtype=float).compute(scheduler="sync")
+        del globals()["unread"]
+        assert held() is None
+    finally:
+        gc.enable()

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from gpusched.backends.devices import HOST
+from gpusched.plan.plan import Allocation
 from tests.record.recording import assert_same, check, record
 from tests.tiers import exhaustive
 
@@ -200,3 +202,16 @@ def test_inputs_are_never_written() -> None:
     found = record(lambda x: (x + 0) * 1, x)
     found.result[:] = -1
     assert_same(x, before)
+
+
+@given(st.data())
+def test_results_of_accumulators_are_laid_out_as_what_stands_in_for_them(
+    data: st.DataObject,
+) -> None:
+    shape = data.draw(hnp.array_shapes(max_dims=4, max_side=3))
+    axes = tuple(data.draw(st.permutations(range(len(shape)))))
+    turned = tuple(shape[axis] for axis in axes)
+    output = Allocation(0, shape, np.dtype("f8"), axes, turned, np.dtype("f4"), initial=0.0)
+    registers: list[Any] = [None]
+    output.finish(output.allocate(HOST), registers)
+    assert registers[0].strides == output.stand_in(HOST).strides

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
-from operator import eq
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,11 @@ from gpusched.record.catalogue import recorded_form
 from gpusched.record.recorded import Freezable
 
 _MISSING = object()
+
+_READ_BY_PYTHON = frozenset(
+    ("__name__", "__package__", "__spec__", "__path__", "__loader__", "__warningregistry__")
+)
+"""Names that Python itself reads of a module: for imports, and for warnings."""
 
 
 class Outside:
@@ -84,7 +89,7 @@ class Outside:
     def kernel(self, callee: Any) -> None:
         """Note a user's kernel, or what is recorded as one, which reads values from outside."""
         if _frozen_parts(callee) is not None:
-            self._note(id(callee), partial(_frozen_parts, callee), lambda found: found, eq)
+            self._note(id(callee), partial(_frozen_parts, callee), lambda found: found, operator.eq)
 
     def _note(self, key: Any, read: Callable[[], Any], part: Callable[[Any], Any],
               compare: Callable[[Any, Any], bool] = same) -> Any:  # fmt: skip
@@ -104,9 +109,9 @@ class Outside:
                 return False
         return True
 
-    def bound(self, value: Any) -> Any:
-        """Return a function, or what holds some, that reads what was read, as `Bound` has it."""
-        return Bound({key: found for key, (_, found, _) in self._read.items()}).value(value)
+    def bound(self) -> Bound:
+        """Return what makes functions of those that read what was read."""
+        return Bound({key: found for key, (_, found, _) in self._read.items()})
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -127,7 +132,9 @@ class Bound:
 
     Notes
     -----
-    Belongs to one thread. Dictionaries are copied as a whole: what was not read is as it is now.
+    Belongs to one thread. Of dictionaries only what was read is copied: nothing else is read then,
+    and these functions, which hold each other, keep no arrays of the user's until they are
+    collected.
     """
 
     def __init__(self, read: Mapping[Any, Any]) -> None:
@@ -136,24 +143,35 @@ class Bound:
         for key, value in read.items():
             if type(key) is tuple:
                 self._named[key[0]][key[1]] = value
-        self._functions: dict[int, types.FunctionType] = {}
-        self._modules: dict[int, types.ModuleType] = {}
+        self._made: dict[int, Any] = {}
+        """By the id of what it stands for: what is one object stays one."""
 
     def value(self, value: Any) -> Any:
-        """Return a value with such functions in it, and modules that hold what was read."""
+        """Return a value with such functions in it, and modules that hold what was read.
+
+        Lists and dictionaries are as they are: functions that are recorded only pass them on.
+        """
         kind = type(value)
+        if id(value) in self._made:
+            return self._made[id(value)]
         if kind is types.FunctionType and id(value) in self._read:
-            return self._functions.get(id(value)) or self._function(value)
+            return self._function(value)
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
+        found = value
         if kind is partial:
-            keywords = self.value(value.keywords)
-            return partial(self.value(value.func), *self.value(value.args), **keywords)
-        if kind is tuple or kind is list:
-            return kind(map(self.value, value))
-        if kind is dict:
-            return {key: self.value(each) for key, each in value.items()}
-        return value
+            found = partial(self.value(value.func), *map(self.value, value.args),
+                            **self.values(value.keywords))  # fmt: skip
+        elif kind is tuple:
+            items = tuple(map(self.value, value))
+            found = value if all(map(operator.is_, items, value)) else items
+        if found is not value:
+            self._made[id(value)] = found
+        return found
+
+    def values(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return such values by their names."""
+        return {name: self.value(each) for name, each in named.items()}
 
     def _function(self, function: types.FunctionType) -> types.FunctionType:
         code, defaults, *keywords = self._read[id(function)]
@@ -163,9 +181,9 @@ class Bound:
         bound = tuple([types.CellType() if id(cell) in self._read else cell for cell in cells])
         made = types.FunctionType(code, names, function.__name__, None, bound)
         # It may hold itself.
-        self._functions[id(function)] = made
+        self._made[id(function)] = made
         made.__defaults__ = self.value(defaults)
-        made.__kwdefaults__ = self.value(dict(zip(keywords[::2], keywords[1::2], strict=True)))
+        made.__kwdefaults__ = self.values(dict(zip(keywords[::2], keywords[1::2], strict=True)))
         for new, cell in zip(bound, cells, strict=True):
             found = self._read.get(id(cell), _MISSING)
             if found is not _MISSING:
@@ -174,12 +192,12 @@ class Bound:
 
     def _module(self, names: dict[str, Any]) -> types.ModuleType:
         """Return a module with what was read in a dictionary, which may be a module's."""
-        found = self._modules.get(id(names))
+        found: types.ModuleType | None = self._made.get(id(names))
         if found is None:
-            found = self._modules[id(names)] = types.ModuleType(str(names.get("__name__")))
+            found = self._made[id(names)] = types.ModuleType(str(names.get("__name__")))
             mine = vars(found)
             mine.clear()
-            mine.update(names)
+            mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names})
             for name, value in self._named.get(id(names), {}).items():
                 if value is _MISSING:
                     mine.pop(name, None)
