@@ -42,7 +42,7 @@ from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.reach import reach
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
-from gpusched.workers.memory.streamed_inputs import streamed
+from gpusched.workers.memory.streamed_inputs import lendable, streamed
 from gpusched.workers.metrics import Metrics
 from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing, checked
@@ -264,9 +264,11 @@ class DeviceWorker(Worker):
             return ExecuteFailureEvent.from_exception(
                 error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
             )
-        # Whoever wants it again after having cancelled it may have sent another specification.
+        # Whoever wants it again after having cancelled it may have sent another specification: one
+        # that does more than copy what it reads, say.
         if spec is not task.run_spec:
             spec = self._wrap(task)
+            lent = lent and [each.key for each in lendable(task, self.data)]
         if isinstance(spec, OnStream):
             spec.in_pieces = in_pieces
         token = streamed.set(lent)

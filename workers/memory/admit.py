@@ -291,6 +291,7 @@ class Admission:
         """Return what a task needs whose inputs are all in the memory."""
         task, inputs = running.task, running.nbytes
         if isinstance(running.spec, Alias):
+            running.first = False  # Nothing is to be learned from it.
             return _NOTHING  # Another name of a result that is here.
         told = _declared(running)
         learned, least = self.estimates.known(task.prefix, inputs), told.least

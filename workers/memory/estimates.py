@@ -81,3 +81,5 @@ class Estimates:
         expected = max(taken, known - known // _FORGOTTEN)
         if expected != known:
             self._learned[kind] = expected
+        else:
+            self._learned.move_to_end(kind)  # For less than setting it again would take.

@@ -19,9 +19,11 @@ from distributed import Client, futures_of, secede, wait
 
 import gpusched
 from gpusched import Cluster
+from gpusched.adapters.tasks import Alias
 from gpusched.cluster import fitting
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import reset_statistics, statistics
+from gpusched.workers.memory.requests import Running
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.onstream import OnStream
 from gpusched.workers.worker import DeviceWorker
@@ -142,20 +144,25 @@ def test_cancelled_task_waits_no_more(running: tuple[Client, DeviceWorker], gate
 
 
 def test_task_that_is_cancelled_and_wanted_again_while_it_waits_runs_as_sent_last(
-    running: tuple[Client, DeviceWorker], gate: Gate
+    running: tuple[Client, DeviceWorker], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, worker = running
     x = client.scatter(np.ones(4 * PART, np.uint8))
-    admission = admission_of(worker)
+    admission, tasks = admission_of(worker), worker.state.tasks
     first = client.submit(at_the_gate, x, 1)
     wait_for(lambda: gate.entered == 1)
     waiting = client.submit(past_the_gate, x, key="twice")
     wait_for(lambda: admission.waiting_keys == ["twice"])
-    waiting.cancel()
+    # Both messages usually come at once; here, nobody looks in between.
+    monkeypatch.setattr(Running, "gone", False)
+    del waiting
+    wait_for(lambda: tasks["twice"].state == "cancelled")
     again = client.submit(total, x, key="twice")
+    wait_for(lambda: tasks["twice"].state == "executing")
+    assert admission.waiting_keys == ["twice"]
     gate.opened.set()
     assert (first.result(), again.result()) == (2, 4 * PART)
-    assert isinstance(worker.state.tasks["twice"].run_spec, OnStream)
+    assert isinstance(tasks["twice"].run_spec, OnStream)
     wait_for(lambda: admission.ledger.idle and not admission._granted)
 
 
@@ -397,6 +404,22 @@ def test_task_that_needs_next_to_nothing_costs_few_calls(
     ((everything, within),) = client.run(end_counting).values()
     # Those of heartbeats are among them, which are more on a busy machine.
     assert 0 < within < 90 * 100 < everything
+
+
+def test_another_name_of_a_result_takes_no_look_at_the_process(
+    running: tuple[Client, DeviceWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, worker = running
+    x = client.submit(np.ones, 1000)
+    wait(x)
+    looks = list[None]()
+    monkeypatch.setattr(admission_of(worker)._memory, "look", lambda: looks.append(None))
+    named = client.get({"name": Alias("name", x.key)}, "name", sync=False)
+    assert named.result().sum() == 1000
+    assert worker.state.tasks["name"].state == "memory"
+    assert looks == []
+    assert client.submit(np.negative, x).result().sum() == -1000
+    assert len(looks) == 1
 
 
 def at_once(number: int) -> int:

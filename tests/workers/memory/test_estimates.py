@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpusched.workers.memory.estimates import Estimates
 
 
@@ -34,3 +36,15 @@ def test_nearest_similar_kind_is_taken_in_proportion() -> None:
     estimates.learn("made", 0, 10**6)
     assert estimates.guess("made", 2) == 2
     assert estimates.guess("other", 1000) == 1000
+
+
+def test_kind_whose_tasks_still_end_is_not_forgotten_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gpusched.workers.memory.estimates._KINDS", 2)
+    estimates = Estimates()
+    for other in range(5):
+        estimates.learn("mine", 1000, 800)
+        estimates.learn(f"other{other}", 1000, 0)
+        assert estimates.known("mine", 1000) == 800
+    assert estimates.known("other0", 1000) is None

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
-from distributed import Client, wait
+from distributed import Client, Event, wait
 
 from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.graph.batch import part
 from gpusched.workers.device.host import HostDevice
+from gpusched.workers.memory.requests import Running
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.memory.streamed_inputs import StoredArray, lendable
 from gpusched.workers.worker import DeviceWorker
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.workers.memory.small import PART, admission_of
 
 
@@ -101,3 +102,34 @@ def test_chunk_that_is_lost_before_it_is_joined_is_made_again(
         path.write_bytes(b"")
     assert client.submit(concatenate3, chunks).result().sum() == 2 * PART
     assert worker.data.metrics()["lost"] >= 1
+
+
+def test_task_that_is_wanted_again_to_do_more_than_join_gets_arrays(
+    running: tuple[Client, DeviceWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was released while it waited for memory, and is sent once more under the same key."""
+    client, worker = running
+    admission, tasks, opened = admission_of(worker), worker.state.tasks, Event("opened")
+    chunks = [client.submit(made, number, 2 * PART, pure=False) for number in range(2)]
+    wait(chunks)
+    before = client.submit(passes, chunks[0], opened)
+    wait_for(lambda: admission.ledger.running == 1)
+    joined = client.submit(concatenate3, chunks, key="joined")
+    wait_for(lambda: admission.waiting_keys == ["joined"])
+    monkeypatch.setattr(Running, "gone", False)
+    del joined
+    wait_for(lambda: tasks["joined"].state == "cancelled")
+    again = client.submit(sums, chunks, key="joined")
+    wait_for(lambda: tasks["joined"].state == "executing")
+    opened.set()
+    assert again.result() == [0, 2 * PART]
+    wait(before)
+
+
+def passes(array: np.ndarray, event: Event) -> np.ndarray:
+    assert event.wait(PATIENCE)
+    return array + 1
+
+
+def sums(arrays: list[np.ndarray]) -> list[int]:
+    return [int(each.sum()) for each in arrays]
