@@ -78,6 +78,11 @@ class Worker:
                 return
             await asyncio.sleep(_PAUSE)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone, and all that it has answered has been read."""
+        return self.reader.at_eof()
+
     def end(self) -> int:
         """End the process, if it has not ended; return its status."""
         os.kill(self.pid, signal.SIGKILL)
@@ -189,8 +194,9 @@ class Compilers:
     async def _compiled(self, place: Place, compilation: Compilation) -> protocol.Frame:
         nice = _nice(place, compilation)
         worker = self._workers.get(place)
-        if worker is not None and worker.nice > nice:
-            self._end(place)  # Only a privileged process could take that back.
+        # Only a privileged process could take back how nice one is.
+        if worker is not None and (worker.nice > nice or worker.has_ended):
+            self._end(place)
             worker = None
         if worker is None:
             worker = self._workers[place] = await _forked(self._do_work)
@@ -201,6 +207,12 @@ class Compilers:
         if found is None:
             raise ConnectionResetError("no answer")
         return found
+
+    def reap(self) -> None:
+        """Let go of workers that have been ended while they had nothing to do."""
+        for place, worker in list(self._workers.items()):
+            if place not in self._doing and worker.has_ended:
+                self._end(place)
 
     def close(self) -> None:
         """End the workers; what they have begun is given up."""

@@ -78,6 +78,7 @@ class Server:
         try:
             while not self._is_over():
                 self._take_left()
+                self._compilers.reap()
                 try:
                     await asyncio.wait_for(self._stopping.wait(), min(_LOOK, self._idle / 4))
                     break

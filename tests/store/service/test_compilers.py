@@ -110,6 +110,42 @@ def test_a_kernel_whose_compilers_die_is_said_to_be_so() -> None:
     assert found["died"] and "status -9" in found["error"]
 
 
+async def asked_after_the_idle_died(folder: Path, reaped: bool) -> tuple[int, list[int]]:
+    """End a worker that has nothing to do, ask again; return its id, and how often all began."""
+    found = Workers(folder)
+    found.first.touch()
+    tries = []
+
+    def made(compilation: Compilation, answer: dict[str, Any], code: bytes) -> None:
+        tries.append(compilation.tries)
+        plain(compilation, answer, code)
+
+    plain, found.compilers._made = found.compilers._made, made
+    found.ask("a", urgent=True)
+    await found.done()
+    while found.compilers._doing:
+        await asyncio.sleep(0)
+    (worker,) = found.compilers._workers.values()
+    os.kill(worker.pid, signal.SIGKILL)
+    while not worker.has_ended:
+        await asyncio.sleep(0.001)
+    if reaped:
+        found.compilers.reap()
+        assert not psutil.pid_exists(worker.pid)
+    found.ask("b", urgent=True)
+    await found.done()
+    found.compilers.close()
+    return worker.pid, tries
+
+
+@pytest.mark.parametrize("reaped", [False, True])
+def test_who_dies_with_nothing_to_do_dies_of_no_kernel(tmp_path: Path, reaped: bool) -> None:
+    run = asked_after_the_idle_died(tmp_path, reaped)
+    ended, tries = asyncio.run(asyncio.wait_for(run, PATIENCE))
+    assert tries == [1, 1]
+    assert not psutil.pid_exists(ended)
+
+
 async def urged_as_the_first_dies(folder: Path) -> list[dict[str, Any]]:
     """Have a kernel begun twice, the second time as it is urgent, and end who began first."""
     found = Workers(folder)
