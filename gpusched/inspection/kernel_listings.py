@@ -95,6 +95,11 @@ class ExplainedKernel:
     @property
     def when_compiled(self) -> str:
         """When it is compiled here, which it is not yet, and what tasks do until then."""
+        failed = cache.kernels.handle(self.kernel).error
+        if failed is not None:
+            return (
+                f"could not be compiled, and is not tried again in this process: {failed}; unfused"
+            )
         took = f"not compiled on this machine yet: takes about {seconds(self.compile_seconds)}"
         if self.waits:
             return f"{took}, tasks wait for it"

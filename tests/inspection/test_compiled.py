@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import dask
 import dask.array as da
@@ -12,6 +13,8 @@ import pytest
 
 import gpusched
 from gpusched.backends import cache
+from gpusched.emit.kernel import Kernel
+from gpusched.store.service.client import CompilerDiedError
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +64,17 @@ def test_kernels_of_ones_own_are_waited_for() -> None:
     with gpusched.enable():
         text = gpusched.explain(poly(x) + 1).text()
     assert "tasks wait for it" in " ".join(text.split())
+
+
+def test_a_kernel_whose_compilation_failed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def obtained(kernel: Kernel) -> NoReturn:
+        raise CompilerDiedError("killed")
+
+    monkeypatch.setattr(cache.kernels, "obtained", obtained)
+    x = da.from_array(np.ones((200, 300)), chunks=(100, 300))
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.strict": False}):
+        y = np.exp(x) * 3 + x
+        assert np.array_equal(y.compute(scheduler="sync"), np.full((200, 300), np.exp(1.0) * 3 + 1))
+        text = " ".join(gpusched.explain(y).text().split())
+    assert "could not be compiled" in text and "killed; unfused" in text
+    assert "not compiled on this machine yet" not in text
