@@ -19,6 +19,7 @@ from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Scheduler
+from distributed.core import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -283,7 +284,10 @@ def test_a_cluster_has_the_threads_of_its_workers(monkeypatch: pytest.MonkeyPatc
     clusters: list[Any] = []
     monkeypatch.setattr(Scheduler, "_instances", clusters)
     assert roles.threads() == 64
-    clusters += [SimpleNamespace(total_nthreads=3), SimpleNamespace(total_nthreads=0)]
+    clusters += [
+        SimpleNamespace(total_nthreads=threads, status=status)
+        for threads, status in ((3, Status.running), (0, Status.init), (8, Status.closed))
+    ]
     assert roles.threads() == 3, "the machine of the scheduler computes nothing"
 
 
