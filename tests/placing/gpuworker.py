@@ -16,6 +16,7 @@ from dask.typing import Key
 import gpusched.serialization
 from gpusched import placed
 from gpusched.backends.devices import cuda
+from gpusched.graph import assembling
 from gpusched.graph.devicechoice import Work
 from gpusched.placed import Placed, hosted
 from gpusched.workers.task_inputs import CountingMover, TaskInputs
@@ -95,7 +96,9 @@ def gpu_worker() -> Iterator[GpuWorker]:
     from gpusched.workers.device.cuda import CudaDevice
 
     gpusched.serialization.register()
-    yield GpuWorker(CudaDevice(""))
+    # Its clients make graphs for a worker, which gets no functions that are this process's own.
+    with patch.object(assembling, "has_scheduler", return_value=True):
+        yield GpuWorker(CudaDevice(""))
 
 
 def always() -> Any:
