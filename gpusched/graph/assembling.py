@@ -8,7 +8,6 @@ more memory is taken than for the result and for a few chunks, instead of for bo
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 import weakref
@@ -16,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from dask.array.core import finalize
+from dask.array.core import finalize, slices_from_chunks
 from dask.callbacks import Callback
+from dask.core import flatten
 
 from gpusched.adapters.tasks import Alias, Task, TaskRef, is_list
 from gpusched.graph.program import Program
@@ -187,7 +187,7 @@ class Joined:
 
     def __call__(self, chunks: list[Any]) -> Any:
         """Return the whole array."""
-        found = self._assembly.joined(list(_flat(chunks)))
+        found = self._assembly.joined(list(flatten(chunks)))
         return finalize(chunks) if found is None else found
 
     def __reduce__(self) -> Any:
@@ -196,14 +196,6 @@ class Joined:
 
 def _itself(function: Any) -> Any:
     return function
-
-
-def _flat(chunks: Any) -> Iterator[Any]:
-    if type(chunks) is not list:
-        yield chunks
-        return
-    for each in chunks:
-        yield from _flat(each)
 
 
 def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
@@ -234,7 +226,7 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
         grid = table.sizes.grid(keys) if len(keys) > 1 and None not in keys else None
         if grid is None or _nbytes(*grid) < LEAST * len(keys):
             continue
-        assembly = Assembly(list(_places(grid[1])))
+        assembly = Assembly(slices_from_chunks(grid[1]))
         for number, chunk in enumerate(keys):
             task = _only_user(tasks, chunk, users)
             if task is not None:
@@ -274,14 +266,3 @@ def _keys(nested: Any) -> Iterator[Any]:
 
 def _nbytes(itemsize: int, chunks: Sequence[Sequence[int]]) -> int:
     return itemsize * math.prod(map(sum, chunks))
-
-
-def _places(chunks: Sequence[Sequence[int]]) -> Iterator[Place]:
-    along = [
-        [
-            slice(end - length, end)
-            for end, length in zip(itertools.accumulate(each), each, strict=True)
-        ]
-        for each in chunks
-    ]
-    return itertools.product(*along)

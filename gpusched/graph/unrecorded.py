@@ -29,8 +29,7 @@ def may_change(step: Any) -> bool:
     """Return whether a step calls something that is not known to leave its arguments alone."""
     if asks_for_change(*applied(step.function, step.args, step.kwargs)):
         return True  # What is recorded of others is called as it is then.
-    called = [step.function, *callables((step.args, step.kwargs))]
-    return not step.recorded and not all(_is_pure(p) for each in called for p in parts(each))
+    return not step.recorded and not all(map(_is_pure, _called(step)))
 
 
 def _is_pure(function: Any) -> bool:

@@ -105,7 +105,7 @@ class Admission:
         """The most bytes that the process was seen to take."""
         self.reason = ""
         """What the first task, or transfer, that waits is waiting for."""
-        self.queue: list[_Waiting] = []
+        self._queue: list[_Waiting] = []
         """What waits for memory."""
         self._granted: dict[Key, Running | Leaving] = {}
         """What has started, and not ended."""
@@ -124,12 +124,12 @@ class Admission:
     @property
     def waiting(self) -> int:
         """The number of tasks and transfers that wait for memory."""
-        return len(self.queue)
+        return len(self._queue)
 
     @property
     def waiting_keys(self) -> list[Key]:
         """The keys of the tasks that wait for memory."""
-        found = (waiting.request for waiting in self.queue)
+        found = (waiting.request for waiting in self._queue)
         return [each.task.key for each in found if isinstance(each, Running)]
 
     def begin(self) -> None:
@@ -148,7 +148,7 @@ class Admission:
             Those of its inputs that are not where it reads them.
         """
         running = Running.of(task)
-        if not self.queue and not spilled and self._memory.is_host:
+        if not self._queue and not spilled and self._memory.is_host:
             need = self._expected(running)
             if self.ledger.is_slight(need):
                 running.slight = not running.first
@@ -211,7 +211,7 @@ class Admission:
             elif self._receiving and isinstance(event, GatherDepDoneEvent):
                 self._note_move()
                 self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
-        if self.queue:
+        if self._queue:
             self._pump_soon()
 
     def _pump_soon(self) -> None:
@@ -227,7 +227,7 @@ class Admission:
         """Let no task wait any more; idempotent."""
         self._stopped = True
         self._memory.close()
-        for waiting in self.queue:
+        for waiting in self._queue:
             _answer(waiting, None)
 
     def metrics(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class Admission:
 
     def _at_once(self, request: Request) -> Decision | None:
         """Grant a request if nothing waits and there is memory for it; return None otherwise."""
-        if self.queue:
+        if self._queue:
             return None
         need = self._need(request)
         if not self.ledger.is_slight(need):
@@ -272,7 +272,7 @@ class Admission:
 
     def _note_move(self) -> None:
         """Note that something has started, ended, or was moved, for those that wait."""
-        if self.queue:
+        if self._queue:
             self._moved = time.monotonic()
 
     def _need(self, request: Request) -> Need:
@@ -329,14 +329,14 @@ class Admission:
             self.ledger.held = held
 
     async def _wait(self, waiting: _Waiting) -> Decision | None:
-        self.queue.append(waiting)
+        self._queue.append(waiting)
         try:
             self._pump()
             return await waiting.future
         finally:
             # Whoever was started is not among them any more; a cancelled wait is.
-            if waiting in self.queue:
-                self.queue.remove(waiting)
+            if waiting in self._queue:
+                self._queue.remove(waiting)
             if isinstance(waiting.request, Running):
                 self._count_wait(waiting)
             self._arrange()
@@ -344,10 +344,10 @@ class Admission:
     def _pump(self) -> None:
         """Start, spill for or refuse tasks that wait, in their order, as far as there is room."""
         self._about_to_pump = False
-        for gone in [each for each in self.queue if each.request.gone or self._stopped]:
+        for gone in [each for each in self._queue if each.request.gone or self._stopped]:
             self._settle(gone, None)
-        while self.queue:
-            first = min(self.queue, key=attrgetter("priority"))
+        while self._queue:
+            first = min(self._queue, key=attrgetter("priority"))
             decision = self._decide(first)
             if decision.verdict is Verdict.SPILL:
                 first.reason = "spilling"
@@ -390,7 +390,7 @@ class Admission:
         self.ledger.end_spill(moved, disk_full=self._worker.data.disk_error is not None)
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
-        self.queue.remove(waiting)
+        self._queue.remove(waiting)
         if decision is not None:
             if isinstance(waiting.request, Running):
                 self._count(decision.verdict)
@@ -497,15 +497,15 @@ class Admission:
         if self._loading:
             self._loading.pop(request.key, None)
         self.ledger.finish(request.key)
-        if self.queue:
+        if self._queue:
             self._note_move()
             self._pump_soon()
 
     def _arrange(self) -> None:
         """See to it that there is another look while tasks wait, and none otherwise."""
-        if not self.queue:
+        if not self._queue:
             self.reason = ""
-        if self.queue and self._timer is None and not self._stopped:
+        if self._queue and self._timer is None and not self._stopped:
             self._timer = self._worker.loop.call_later(_LOOK, self._look)
 
     def _look(self) -> None:
