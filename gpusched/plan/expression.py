@@ -219,12 +219,19 @@ def resolve_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[np.dtype
     UnfusibleError
         When NumPy has no such loop, or when a kernel cannot hold one of its dtypes.
     """
-    kinds = tuple(o.dtype if isinstance(o, Node | np.generic) else type(o) for o in operands)
+    kinds = tuple(_kind(operand) for operand in operands)
     found = _resolve(ufunc, kinds)
     for dtype in found:
         if dtype not in SUPPORTED:
             raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
     return found
+
+
+def _kind(operand: Any) -> Any:
+    """Return the dtype of an operand, or the type of a number of Python's without one."""
+    if isinstance(operand, Node | np.generic):
+        return operand.dtype
+    return np.dtype(bool) if type(operand) is bool else type(operand)
 
 
 def _is_within(value: PythonScalar | np.generic, limits: np.iinfo) -> bool:

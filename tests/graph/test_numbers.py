@@ -72,7 +72,7 @@ UNSAFE: dict[str, Callable[..., Any]] = {
     "returned at times": of_one_of_two,
     "changed by a chunk": lambda x: np.add(np.ones(3), x, np.ones(3)),
     "of a chunk": lambda x: x + np.full(3, x.max()),
-    "of a list of chunks": lambda x: np.array([x, x]) + 1,
+    "of a list of chunks and numbers": lambda x: np.array([x, 1]) + 1,
     "another's": lambda x: x + np.ones(3, like=x),
     "iterated": lambda x: sum(k * x for k in np.ones(3)),
 }
@@ -84,10 +84,21 @@ def test_what_is_refused(name: str) -> None:
     assert why_unsafe(UNSAFE[name]) is not None
 
 
-def test_an_array_that_turns_out_to_be_of_numbers_is_another_one_for_each_chunk() -> None:
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: (x * 0 + n, n * np.ones(3))[1][None],
+        lambda x, n: (x * 0 + n, np.array([n, n, n]))[1][None],
+        lambda x, n: (x * 0 + n, np.array(n))[1] * np.ones((1, 3)),
+        lambda x, n: (x * 0 + n, np.full((1, 3), 2.0))[1] + np.asarray(n) - n,
+    ],
+)
+def test_an_array_that_turns_out_to_be_of_numbers_is_another_one_for_each_chunk(
+    function: Callable[..., Any],
+) -> None:
     """What a task is given may be a number, which nobody knows before it is there."""
     x = da.from_array(VALUES, chunks=(2, 3), name=False)
-    mapped = x.map_blocks(lambda x, n: (x * 0 + n, n * np.ones(3))[1][None], dask.delayed(2.0))
+    mapped = x.map_blocks(function, dask.delayed(2.0))
     kept = mapped.persist(scheduler="sync").to_delayed().ravel()
     chunks = dask.compute(*kept, scheduler="sync")
     assert len({id(chunk) for chunk in chunks}) == len(chunks)

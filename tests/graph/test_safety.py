@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -130,9 +130,15 @@ def or_default(x: Any, scale: float | None = None) -> Any:
     return x * (scale or FACTOR)
 
 
+def checks(x: Any) -> Any:
+    if not isinstance(x, (np.ndarray, list)):
+        raise TypeError("no array")
+    return np.array(np.asarray(np.asanyarray(x), dtype=float), np.float32)
+
+
 SAFE = [stencil, with_options, loops, ignoring, lambda x: x + 1, adds_in_place, accumulates, shapes,
         parts, forwards, calls_with_names, asserts, whiles, pairs, nested_contexts, reduces,
-        numbers, or_default]  # fmt: skip
+        numbers, or_default, checks]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -146,11 +152,19 @@ def assigns(x: Any) -> Any:
 
 
 def asks_type(x: Any) -> Any:
-    return x if isinstance(x, np.ndarray) else x + 1
+    return x if isinstance(x, Iterable) else x + 1
+
+
+def asks_type_of_a_function(x: Any) -> Any:
+    return x if isinstance(helper, types.FunctionType) else x + 1
 
 
 def converts(x: Any) -> Any:
-    return np.asarray(x) + 1
+    return np.array(x, copy=False) + 1
+
+
+def converts_by_an_array(x: Any) -> Any:
+    return np.asarray(x, x) + 1
 
 
 def random(x: Any) -> Any:
@@ -298,8 +312,10 @@ def may_have_no_value(x: Any, n: int = 3) -> Any:
 
 UNSAFE = {
     assigns: "assigns to elements",
-    asks_type: "calls isinstance",
-    converts: "calls asarray",
+    asks_type: "asks whether a value is Iterable",
+    asks_type_of_a_function: "asks of what type",
+    converts: "calls array with more than a dtype",
+    converts_by_an_array: "calls asarray with an array",
     random: "calls RandomState.random",
     reads_table: "TABLE, a ndarray",
     prints: "calls print",

@@ -267,6 +267,84 @@ def nested_default(x: Any, weights: Any = (1, 2, (3, 4))) -> Any:
     return x * a + b - c * d
 
 
+def as_array(x: Any) -> Any:
+    return np.asarray(x) * 2 + np.asanyarray(x)
+
+
+def as_array_of_another_dtype(x: Any) -> Any:
+    return np.asarray(x, dtype="f4") + np.asarray(x, np.int64)
+
+
+def as_array_is_no_copy(x: Any) -> Any:
+    y = np.asarray(x, dtype=float)
+    y += 1
+    return x
+
+
+def array_is_a_copy(x: Any) -> Any:
+    y = np.array(x)
+    y += x
+    y[y > 3] = 0
+    return y
+
+
+def array_of_another_dtype(x: Any) -> Any:
+    y = np.array(x, dtype=np.float32)
+    y *= 2
+    return y
+
+
+def only_a_copy(x: Any) -> Any:
+    return np.array(x)
+
+
+def array_of_a_scalar(x: Any) -> Any:
+    total = np.asarray(x.sum())
+    return x * isinstance(total, np.ndarray) + (np.array(x.max()) + total)[None]
+
+
+def array_of_scalars(x: Any) -> Any:
+    y = np.array([x.min(), x.max(), x.mean()])
+    y += 1
+    return x * y.sum() + np.array([part.sum() for part in (x, -x)], "f4")[0]
+
+
+def array_of_rows(x: Any) -> Any:
+    return np.array([x[0], x[1] * 2, np.sqrt(abs(x[-1]))])
+
+
+def array_of_unlike_arrays(x: Any) -> Any:
+    return x + np.array([x.mean(), x.astype("f4").sum()])[1] + np.array([x, x * 2])[1]
+
+
+def array_of_parts(x: Any) -> Any:
+    return np.array([x[0], x[0, 1:]])
+
+
+def array_of_numbers_too(x: Any) -> Any:
+    return x * np.array([x.mean(), 2])[1]
+
+
+def a_scalar_as_an_array(x: Any) -> Any:
+    return np.array(x.mean())
+
+
+def asks_types(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        raise TypeError("no array")
+    sums = x.sum(axis=0), x.sum()
+    return [x * (k + 1) + 2 * isinstance(each, float) - isinstance(each, np.generic)
+            for k, each in enumerate(sums)][-1] + isinstance(x.dtype, np.dtype)  # fmt: skip
+
+
+def of_another_type(x: Any) -> Any:
+    return x + 1 if isinstance(x, np.generic) else np.sqrt(np.abs(x))
+
+
+def truths(x: Any) -> Any:
+    return (x * True + False) / True - (True - x) ** True
+
+
 FUNCTIONS = [
     copy_that_is_none, rows_change, unpacked_rows_change, rows_then_all_change,
     input_rows_then_all_change, nan_to_num_in_place, clip_into, clip_method_into, sum_into,
@@ -274,6 +352,11 @@ FUNCTIONS = [
     in_place_dtype, scalar_of_an_array, formats, formats_old, views_see_changes, expanded_view,
     real_is_no_copy, alias_of_a_result, accumulates, a_copy, same_dtype, item_assignment,
     bounds_given_twice, one_bound_without_its_name, deletes_axis, sorts, fills, nested_default,
+    as_array, as_array_of_another_dtype, as_array_is_no_copy, array_is_a_copy,
+    array_of_another_dtype, only_a_copy, array_of_a_scalar, a_scalar_as_an_array,
+    array_of_scalars, array_of_rows, array_of_unlike_arrays, array_of_parts, array_of_numbers_too,
+    asks_types,
+    of_another_type, truths,
 ]  # fmt: skip
 
 
@@ -287,6 +370,8 @@ MARKED = [f for f in FUNCTIONS if f.__name__ not in (
     # Promised not to: they change their argument in place.
     "rows_change", "unpacked_rows_change", "input_rows_then_all_change", "nan_to_num_in_place",
     "clip_method_into", "round_into", "handler", "handler_of_errors", "handler_at_the_end",
+    # Asks of what type it is, which is answered for what is recorded without a promise.
+    "asks_types",
 )]  # fmt: skip
 
 

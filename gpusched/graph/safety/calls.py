@@ -35,6 +35,7 @@ from gpusched.graph.safety.kinds import (
     joined,
     row_of,
 )
+from gpusched.graph.safety.standins import CONVERTING
 from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
@@ -121,6 +122,27 @@ def created(function: Any, args: Sequence[Any], names: Names) -> Any:
         if not _is_of_numbers(kind):
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {described(kind)}")
     return Kind.NUMBERS
+
+
+def converts(function: Any, kind: Any) -> bool:
+    """Return whether a function makes an array of one, or `np.array` of a list of them."""
+    if type(function) is not types.BuiltinFunctionType or function not in CONVERTING:
+        return False
+    if function is np.array and isinstance(kind, Listing):
+        return bool(kind.items) and all(map(is_array, kind.items))
+    return is_array(kind) or (
+        function is np.array and isinstance(kind, Row) and is_array(kind.item)
+    )
+
+
+def converted(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+    """Return what `call` does, of a function that makes an array of one."""
+    given = [*args[1:], *names.values()]
+    if len(given) > 1 or not names.keys() <= {"dtype"}:
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with more than a dtype")
+    if not all(is_plain(kind) or is_text(kind) for kind in given):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {described(given[0])}")
+    return (Kind.FRESH, False) if function is np.array else (Kind.ARRAY, True)
 
 
 def _is_of_numbers(kind: Any) -> bool:
@@ -359,6 +381,8 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if function is len and len(args) == 1:
         if is_array(args[0]) or is_shape(args[0]) or items_of(args[0]) is not None:
             return Kind.PLAIN
+    elif function is isinstance and len(args) == 2:
+        return _instance(*args)
     elif function is abs and len(args) == 1 and not names:
         return arithmetic(args, "calls abs with")
     elif function is pow and len(args) == 2 and not names:
@@ -370,6 +394,20 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
             return Kind.PLAIN
         refuse(GraphBreak.OWN_DECIDES, "calls a scalar function with a value of a chunk")
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
+
+
+def _instance(kind: Any, of: Any) -> Any:
+    """Return the kind of whether a value is of a type, or of one of several.
+
+    Only a type's own type has a say in that: what others would run is not looked at.
+    """
+    several = items_of(of)
+    for each in (of,) if several is None else several:
+        if not isinstance(each, Known) or type(each.value) is not type:
+            refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
+    if not is_array(kind) and not is_settled(kind):
+        refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")
+    return Kind.PLAIN  # Plans are made for kinds, and so for types.
 
 
 def parameters(function: types.FunctionType, args: Sequence[Any], names: Names) -> Names:

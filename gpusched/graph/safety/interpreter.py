@@ -201,6 +201,8 @@ class Interpreter:
             ufunc = isinstance(args[0], Known) and isinstance(args[0].value, np.ufunc)
             shares = not ufunc or is_array(args[1])
             return self._reduced(args[0], calls.item_of(args[1])), shares
+        if args and calls.converts(callee.value, args[0]):
+            return calls.converted(callee.value, args, names)
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names), False
         if isinstance(callee.value, types.FunctionType):

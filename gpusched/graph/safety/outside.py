@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.graph.safety.kinds import is_constant, same
+from gpusched.graph.safety.standins import stand_in
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.recorded import Freezable
 
@@ -159,7 +160,9 @@ class Bound:
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
         found = value
-        if kind is partial:
+        if kind is types.BuiltinFunctionType:
+            found = stand_in(value)
+        elif kind is partial:
             found = partial(self.value(value.func), *map(self.value, value.args),
                             **self.values(value.keywords))  # fmt: skip
         elif kind is tuple:
