@@ -241,7 +241,7 @@ class LazyChunk(NDArrayOperatorsMixin):
                     return compute(recorder, _getitem, (self, index), {})
             self._fresh = False
             integers = sum(isinstance(i, int | np.integer) for i in items)
-            full = integers == self.ndim and Ellipsis not in items
+            full = integers == self.ndim and Ellipsis not in items and None not in items
             # The index may raise; NumPy says so best, on the array itself.
             node = recorder.view(self._node, lambda array: array[(*items, ...) if full else index],
                                  repeats=True)  # fmt: skip

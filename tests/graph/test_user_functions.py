@@ -337,6 +337,11 @@ def asks_types(x: Any) -> Any:
             for k, each in enumerate(sums)][-1] + isinstance(x.dtype, np.dtype)  # fmt: skip
 
 
+def asks_the_type_of_what_has_a_new_axis(x: Any) -> Any:
+    total, first = np.asarray(x.sum())[None], x[0, None, 1]
+    return x * isinstance(total, np.ndarray) + 2 * isinstance(first, np.generic) + total**2
+
+
 def of_another_type(x: Any) -> Any:
     return x + 1 if isinstance(x, np.generic) else np.sqrt(np.abs(x))
 
@@ -356,7 +361,7 @@ FUNCTIONS = [
     array_of_another_dtype, only_a_copy, array_of_a_scalar, a_scalar_as_an_array,
     array_of_scalars, array_of_rows, array_of_unlike_arrays, array_of_parts, array_of_numbers_too,
     asks_types,
-    of_another_type, truths,
+    asks_the_type_of_what_has_a_new_axis, of_another_type, truths,
 ]  # fmt: skip
 
 
@@ -370,8 +375,8 @@ MARKED = [f for f in FUNCTIONS if f.__name__ not in (
     # Promised not to: they change their argument in place.
     "rows_change", "unpacked_rows_change", "input_rows_then_all_change", "nan_to_num_in_place",
     "clip_method_into", "round_into", "handler", "handler_of_errors", "handler_at_the_end",
-    # Asks of what type it is, which is answered for what is recorded without a promise.
-    "asks_types",
+    # They ask of what type it is, which is answered for what is recorded without a promise.
+    "asks_types", "asks_the_type_of_what_has_a_new_axis",
 )]  # fmt: skip
 
 
