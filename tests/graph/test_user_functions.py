@@ -6,6 +6,7 @@ import importlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,16 @@ import numpy as np
 import pytest
 
 import gpusched
+from gpusched.backends.devices import HOST
 from gpusched.graph import disable, enable, fusible
 from gpusched.graph.program import Program
 from gpusched.graph.program_tokens import refer
+from gpusched.graph.safety.standins import stand_in
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import Register
+from gpusched.record.chunk import LazyChunk
+from gpusched.record.record import Recorder
 from gpusched.store.statistics import reset_statistics, statistics
 
 from .conftest import SETTINGS
@@ -944,3 +950,14 @@ def test_views_of_computed_chunks_are_numpy_s(cut: str) -> None:
     """Functions that are not recorded may see whether they get a view."""
     compare(lambda x: CUTS[cut](x * 1).map_blocks(changes_where_reshape_copies_nothing))
     compare(lambda x: CUTS[cut](x * 1).map_blocks(layout, dtype=int))
+
+
+@pytest.mark.parametrize("function", [isinstance, np.array, np.asanyarray, np.asarray])
+def test_chunks_of_another_library_are_not_taken_for_numpys(function: Any) -> None:
+    """CuPy refuses such calls, or answers otherwise."""
+    recorder = Recorder(replace(HOST))
+    lazy = LazyChunk(recorder, recorder.leaf(values()))
+    with pytest.raises(UnrecordableError, match="another library"):
+        stand_in(function)(*((lazy, np.ndarray) if function is isinstance else (lazy,)))
+    recorder.moved = True
+    assert stand_in(isinstance)(lazy, np.ndarray)
