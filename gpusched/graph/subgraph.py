@@ -120,7 +120,7 @@ def references(node: Any) -> Iterator[Any]:
         yield node.target
     elif isinstance(node, Task):
         for value in node.args:
-            if type(value) is TaskRef:
+            if isinstance(value, TaskRef):  # Futures are, too.
                 yield value.key
             elif isinstance(value, GraphNode) and value.dependencies:
                 yield from references(value)
