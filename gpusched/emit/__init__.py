@@ -6,6 +6,7 @@ numbers that stand for each in a kernel; `operations` is the table
 of NumPy's functions with their expressions, `scalars` the functions that these call,
 `floatingpoint` the errors that NumPy reports of them; `generate` writes the scalar function
 `point`, with `parsing` for syntax trees; `hostloops` (CPU, plain Python)
-and `skeleton` (CUDA) write the loops around it, `moments` what joins means and deviations in both;
+and `skeleton` (CUDA) write the `lines` of the loops around it, `moments` what joins means and
+deviations in both;
 `editions` are users' sources instead of generated ones.
 """

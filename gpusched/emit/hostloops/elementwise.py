@@ -18,7 +18,7 @@ class Elementwise(Nest):
 
     def body(self) -> None:
         """Write the innermost loop."""
-        self.hoist()
+        self.hoist(self.still)
         if self.kernel.streamed:
             self.stream()
         else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpusched.emit import moments
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest, is_heavy
-from gpusched.emit.kernel import MOMENTS, Kernel
+from gpusched.emit.kernel import MOMENTS, Access, Kernel
 from gpusched.emit.policy import HEAVY_ROWS, JOINED_ROWS, ROW_STATEMENTS
 
 
@@ -29,7 +29,7 @@ class Joining(Nest):
 
     def body(self) -> None:
         """Write the innermost loop."""
-        self.hoist()
+        self.hoist(self.still)
         self.count_before()
         self.open(f"for i in range(n{self.innermost}):")
         self.join([self.current])
@@ -53,7 +53,7 @@ class Joining(Nest):
         self.open(f"for i{level} in range(0, n{level} - {count - 1}, {count}):")
         self.enter(level)
         row0 = dict(self.current)
-        moving = self.moving(level, self.inputs)
+        moving = [x for x in self.inputs if self.operands[x].access[level] is Access.STRIDED]
         for row in range(1, count):
             for name in moving:
                 self.write(f"{row0[name]}_row{row} = shift({row0[name]}, {row} * {name}_s{level})")
@@ -62,7 +62,7 @@ class Joining(Nest):
             for row in range(count)
         ]
         for row, self.current in enumerate(each_row):
-            self.hoist(f"{row or ''}")
+            self.hoist(self.still, str(row or ""))
         self.count_before()
         self.open(f"for i in range(n{self.innermost}):")
         self.join(each_row)
@@ -81,8 +81,8 @@ class Joining(Nest):
             for k in self.kernel.moments:
                 if row == 0:
                     self.write(f"mean{k} = {names[k]} if before == 0 else {places[k]}")
-                    self.write_all(moments.start(k))
-                self.write_all(moments.take(k, names[k]))
+                    self.write(*moments.start(k))
+                self.write(*moments.take(k, names[k]))
         for k in self.kernel.moments:
             so_far = [f"mean{k}", *places[k + 1 : k + 3]]
             self.write(moments.join(k, places[k : k + 3], so_far, "before", str(len(rows))))

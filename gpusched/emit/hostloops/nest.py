@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from gpusched.emit.floatingpoint import TESTS
-from gpusched.emit.generate import arguments, input_names, output_names, parameter_names
-from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.kernel import Access, Kernel
+from gpusched.emit.lines import Lines
 from gpusched.emit.operations import named
 from gpusched.emit.policy import AHEAD, BLOCK, LONG_ROW, PART, PLACES
 
@@ -32,31 +32,13 @@ def block(kernel: Kernel) -> int:
     return kernel.options.block or (PART if long else BLOCK)
 
 
-class Nest:
+class Nest(Lines):
     """Writes the loops around a kernel's `point`; the innermost is left to what derives from it."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.inputs = input_names(kernel)
-        self.outputs = output_names(kernel)
-        self.operands = kernel.operands
-        self.innermost = len(kernel.loops) - 1
-        self.lines = [f"def kernel({', '.join(arguments(kernel))}):"]
-        self.depth = 1
-        self.current = {name: name for name in self.inputs + self.outputs}
-        self.labels = "" if kernel.labels is None else self.inputs[kernel.labels]
-        """The input that holds labels."""
+        super().__init__(kernel)
         self.ahead: dict[str, str] = {}
         """By input, how far ahead of a block it is asked for, in source."""
-
-    def write(self, line: str) -> None:
-        """Add a line at the current depth."""
-        self.lines.append("    " * self.depth + line)
-
-    def write_all(self, lines: Sequence[str]) -> None:
-        """Add lines at the current depth."""
-        for line in lines:
-            self.write(line)
 
     def open(self, line: str) -> None:
         """Add a line that begins a block, and go into it."""
@@ -78,7 +60,7 @@ class Nest:
         self.end()
         if self.kernel.checked:
             self.write(f"return {self.errors()}")
-        return "\n".join(self.lines)
+        return str(self)
 
     def errors(self) -> str:
         """Return the errors that may have arisen, as source."""
@@ -110,25 +92,19 @@ class Nest:
 
     def enter(self, level: int) -> None:
         """Move what a loop moves to where it is now."""
-        for name in self.moving(level, self.inputs + self.outputs):
-            self.advance(name, f"i{level} * {name}_s{level}", f"_{level}")
+        self.move([level], f"_{level}", self.operands)
         if level == self.kernel.label_loop:
-            self.enter_label(level)
+            self.enter_label()
 
-    def enter_label(self, level: int) -> None:
+    def enter_label(self) -> None:
         """Move what is read where labels say to where the label of the loop's iteration says."""
-        self.write(f"label = {self.current[self.labels]}[0]")
-        self.move_gathered(level)
+        self.write(f"label = {self.label('0')}")
+        self.move_gathered()
 
-    def move_gathered(self, level: int) -> None:
-        """Move what is read where labels say to the label's place."""
-        for number in self.kernel.gathered:
-            name = self.inputs[number]
-            self.advance(name, f"label * {name}_s{level}", "_label")
-
-    def label(self, index: str) -> str:
-        """Return in source the label of an element of the innermost loop."""
-        return f"{self.current[self.labels]}[{index}]"
+    def element(self, name: str, index: str) -> str:
+        """Return in source the element of an operand; of an input's, `index` may be negative."""
+        plain = name in self.outputs or self.access(name) not in (Access.STRIDED, Access.LABELLED)
+        return super().element(name, index) if plain else f"element({self.current[name]}, {index})"
 
     def joined_before(self, level: int) -> str:
         """Return in source how often the loops around one have reduced to the same place before."""
@@ -139,56 +115,9 @@ class Nest:
                 found = f"({found}) * n{outer} + {here}" if found else here
         return found or "0"
 
-    def moving(self, level: int, names: list[str]) -> list[str]:
-        """Return which arrays a loop moves, of some."""
-        accesses = {
-            name: operand.access
-            for name, operand in zip(self.inputs + self.outputs, self.operands, strict=True)
-        }
-        return [name for name in names if accesses[name][level] is Access.STRIDED]
-
-    def advance(self, name: str, distance: str, suffix: str) -> None:
-        """Move an array by a distance, under its name with a suffix."""
-        self.write(f"{name}{suffix} = shift({self.current[name]}, {distance})")
-        self.current[name] = name + suffix
-
-    def values(self, index: str, row: str = "") -> str:
-        """Return the arguments of `point` at `index`."""
-        found, level = [], self.innermost
-        for number in self.kernel.values:
-            name, operand = self.inputs[number], self.kernel.inputs[number]
-            array, access = self.current[name], operand.access[level]
-            if access is Access.BROADCAST:
-                found.append(f"{name}_value{row}")
-            elif access is Access.TABLE:
-                found.append(array)
-            elif access is Access.UNIT:
-                found.append(f"{array}[{index}]")
-            elif access is Access.LABELLED:
-                found.append(f"element({array}, {self.label(index)} * {name}_s{level})")
-            else:
-                found.append(f"element({array}, {index} * {name}_s{level})")
-        return ", ".join(found + parameter_names(self.kernel))
-
-    def hoist(self, row: str = "") -> None:
-        """Read what does not move in the innermost loop."""
-        for number in self.kernel.values:
-            name, operand = self.inputs[number], self.kernel.inputs[number]
-            if operand.access[self.innermost] is Access.BROADCAST:
-                self.write(f"{name}_value{row} = {self.current[name]}[0]")
-
-    def place(self, name: str, output: Output, index: str, array: str = "") -> str:
-        """Return where an output, or another array of its strides, has the element of an index."""
-        array, access = array or self.current[name], output.access[self.innermost]
-        if access is Access.BROADCAST:
-            return f"{array}[0]"
-        unit = access is Access.UNIT
-        return f"{array}[{index}]" if unit else f"{array}[{index} * {name}_s{self.innermost}]"
-
     def places(self, index: str) -> list[str]:
         """Return where all outputs have the element of an index."""
-        outputs = zip(self.outputs, self.kernel.outputs, strict=True)
-        return [self.place(name, output, index) for name, output in outputs]
+        return [self.place(name, index) for name in self.outputs]
 
     def open_blocks(self) -> None:
         """Open a loop over blocks of the innermost loop."""
@@ -209,18 +138,17 @@ class Nest:
 
     def enter_block(self) -> None:
         """Move inputs to the start of a block, and ask for a later one."""
-        self.to_start(self.inputs, self.kernel.inputs)
+        self.to_start(self.inputs)
         for name, ahead in self.ahead.items():
             self.write(f"prefetch({self.current[name]}, {ahead}, count)")
 
-    def to_start(self, names: Sequence[str], operands: Sequence[Input | Output]) -> None:
+    def to_start(self, names: Iterable[str]) -> None:
         """Move operands to the start of a part of the innermost loop."""
-        level = self.innermost
-        for name, operand in zip(names, operands, strict=True):
-            if operand.access[level] is Access.UNIT:
+        for name in names:
+            if self.access(name) is Access.UNIT:
                 self.advance(name, "start", "_block")
-            elif operand.access[level] is Access.STRIDED:
-                self.advance(name, f"start * {name}_s{level}", "_block")
+            elif self.access(name) is Access.STRIDED:
+                self.advance(name, f"start * {name}_s{self.innermost}", "_block")
 
     def look_ahead(self) -> None:
         """Write how far ahead each input is asked for: a row, or a little further in a long row.
@@ -229,8 +157,7 @@ class Nest:
         whose elements are not side by side.
         """
         level = self.innermost
-        inputs = zip(self.inputs, self.kernel.inputs, strict=True)
-        units = [(name, each) for name, each in inputs if each.access[level] is Access.UNIT]
+        units = [(n, self.operands[n]) for n in self.inputs if self.access(n) is Access.UNIT]
         widest = max((np.dtype(each.dtype).itemsize for _, each in units), default=1)
         further, long = AHEAD // widest, LONG_ROW // widest
         for name, each in units:

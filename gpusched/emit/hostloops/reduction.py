@@ -28,7 +28,7 @@ class Reduction(Nest):
 
     def body(self) -> None:
         """Write the innermost loop."""
-        self.hoist()
+        self.hoist(self.still)
         self.start_totals()
         self.open_blocks()
         self.enter_block()
@@ -72,7 +72,7 @@ class Reduction(Nest):
     def join_block(self) -> None:
         """Join the elements of a block, and what comes of it to the totals."""
         for k in self.kernel.moments:
-            self.write_all(moments.start(k))
+            self.write(*moments.start(k))
         outputs = self.plain
         for k, output in outputs:
             if k in self.skipping:
@@ -83,7 +83,7 @@ class Reduction(Nest):
         self.open("for i in range(count):")
         self.compute(self.value_names(), self.values("i"))
         for k in self.kernel.moments:
-            self.write_all(moments.take(k, f"value{k}"))
+            self.write(*moments.take(k, f"value{k}"))
         for k, output in outputs:
             part, value = f"part{k}", f"value{k}"
             if k in self.skipping:

@@ -28,8 +28,7 @@ class Scanned(Nest):
     def parts(self, size: int) -> None:
         """Open a loop over parts of the innermost loop, and move operands to their start."""
         self.open_parts(size)
-        self.to_start(self.inputs, self.kernel.inputs)
-        self.to_start(self.outputs, self.kernel.outputs)
+        self.to_start(self.operands)
 
     def body(self) -> None:
         """Write the innermost loop."""
@@ -40,7 +39,7 @@ class Scanned(Nest):
 
     def across(self) -> None:
         """Join a row with the results of the row before."""
-        self.hoist()
+        self.hoist(self.still)
         self.write(f"is_first = {self.is_first()}")
         count = "count" if self.tiled else f"n{self.innermost}"
         for name, output in zip(self.outputs, self.kernel.outputs, strict=True):
@@ -48,14 +47,14 @@ class Scanned(Nest):
             self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
             self.open("if is_first:")
             self.open(f"for i in range({count}):")
-            self.write(f"{self.place(name, output, 'i')} = {stored(output, first_total(output))}")
+            self.write(f"{self.place(name, 'i')} = {stored(output, first_total(output))}")
             self.depth -= 2
         self.open(f"for i in range({count}):")
         values = [f"value{k}" for k in range(len(self.outputs))]
         self.compute(values, self.values("i"))
         for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):
-            place = self.place(name, output, "i")
-            total = loaded(output, self.place(name, output, "i", f"{name}_before"))
+            place = self.place(name, "i")
+            total = loaded(output, f"{name}_before[{self.offset(name, 'i')}]")
             found = joined_total(output, total, loaded(output, value), "is_first")
             self.write(f"{place} = {stored(output, found)}")
 
@@ -66,7 +65,7 @@ class Scanned(Nest):
 
     def along(self) -> None:
         """Join elements with those before them along the innermost loop."""
-        self.hoist()
+        self.hoist(self.still)
         for k, output in enumerate(self.kernel.outputs):
             self.write(f"total{k} = {first_total(output)}")
         self.parts(PART)
@@ -75,7 +74,7 @@ class Scanned(Nest):
         self.depth -= 1
         self.open("for i in range(count):")
         for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
-            place = self.place(name, output, "i")
+            place = self.place(name, "i")
             element = loaded(output, place)
             found = joined_total(output, f"total{k}", element, "start + i == 0")
             self.write(f"total{k} = {found}")

@@ -25,21 +25,21 @@ class Segmented(Nest):
         if level == self.level and self.tiled:
             self.open_parts(self._columns())
             self.enter_block()
-            self.to_start(self.outputs, self.kernel.outputs)
+            self.to_start(self.outputs)
         super().loop(level)
 
     def _columns(self) -> int:
         """Return how many columns are joined before the next ones."""
-        accesses = [self.kernel.inputs[k].access[self.innermost] for k in self.kernel.values]
+        accesses = map(self.access, self.taken)
         return LABELLED_LANES if Access.STRIDED in accesses else LABELLED_COLUMNS
 
-    def enter_label(self, level: int) -> None:
+    def enter_label(self) -> None:
         """Move inputs and outputs to the label's places, where there are such."""
-        self.write(f"label = {self.current[self.labels]}[0]")
+        self.write(f"label = {super().label('0')}")
         self.open("if label >= 0:")
-        self.move_gathered(level)
+        self.move_gathered()
         for name in self.outputs:
-            self.advance(name, f"label * {name}_s{level}", f"_{level}")
+            self.advance(name, f"label * {name}_s{self.level}", f"_{self.level}")
 
     def label(self, index: str) -> str:
         """Return in source the label of an element, which the loop has read."""
@@ -47,10 +47,10 @@ class Segmented(Nest):
 
     def body(self) -> None:
         """Write the innermost loop."""
-        self.hoist()
+        self.hoist(self.still)
         self.open(f"for i in range({'count' if self.tiled else f'n{self.innermost}'}):")
         if self.level == self.innermost:
-            self.write(f"label = {self.current[self.labels]}[i]")
+            self.write(f"label = {super().label('i')}")
             self.open("if label >= 0:")
         self.join()
 
@@ -67,4 +67,4 @@ class Segmented(Nest):
         name = self.outputs[k]
         if self.level == self.innermost:
             return f"{self.current[name]}[label * {name}_s{self.level}]"
-        return self.place(name, self.kernel.outputs[k], "i")
+        return self.place(name, "i")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusched.emit.kernel import STILL, Access, Kernel
 from gpusched.emit.skeleton.source_lines import Text, product, threads
 
@@ -15,7 +17,7 @@ def flat(kernel: Kernel) -> str:
     block = threads(kernel)
     span = block * text.width
     tile = span * text.unroll
-    text.hoist(text.still())
+    text.hoist(text.still)
     with text.block("if block_x() < vectors:"):
         text.write(f"i = block_x() * {tile} + thread_x() * {text.width}")
         _vectors(text, ["i", *(f"i + {u * span}" for u in range(1, text.unroll))])
@@ -33,33 +35,30 @@ def nest(kernel: Kernel) -> str:
     not move with the rows.
     """
     text = Text(kernel)
-    last = len(kernel.loops) - 1
     text.write("x = block_x() * threads_x() + thread_x()")
     if text.width > 1:
         with text.block("if x < vectors:"):
             text.write(f"i = x * {text.width}")
             _rows(text, vector=True)
-    with text.block(f"if vectors == 0 and x < n{last}:"):
+    with text.block(f"if vectors == 0 and x < n{text.innermost}:"):
         _rows(text, vector=False)
     return str(text)
 
 
 def _rows(text: Text, vector: bool) -> None:
-    last = len(text.kernel.loops) - 1
-    outer = list(range(last - 1))
-    constant = [name for name, i in text.taken() if STILL.issuperset(i.access[:-1])]
-    text.hoist([name for name in constant if name in text.still()])
-    columns = [name for name in constant if vector and name not in text.still()]
-    for name, _ in text.inputs:
-        if name in columns:
-            text.load(name, "i")
+    outer = list(range(text.innermost - 1))
+    constant = [x for x in text.taken if STILL.issuperset(text.operands[x].access[:-1])]
+    text.hoist([name for name in constant if name in text.still])
+    columns = [name for name in constant if vector and name in text.moving]
+    for name in columns:
+        text.load(name, "i")
     if outer:
         text.write("z = block_z()")
         with text.block(f"while z < {product([f'n{k}' for k in outer])}:"):
             if len(outer) > 1:
                 text.write("rest = z")
             text.decompose("rest" if len(outer) > 1 else "z", outer)
-            text.move(outer, "_z", outputs=True)
+            text.enter(outer, "_z", text.operands)
             _each_row(text, vector, constant, columns)
             text.write("z += blocks_z()")
     else:
@@ -67,12 +66,12 @@ def _rows(text: Text, vector: bool) -> None:
 
 
 def _each_row(text: Text, vector: bool, constant: list[str], columns: list[str]) -> None:
-    row = len(text.kernel.loops) - 2
+    row = text.innermost - 1
     text.write(f"i{row} = (block_y() * threads_y() + thread_y()) * each")
     text.write(f"end = min(i{row} + each, n{row})")
     with text.block(f"while i{row} < end:"):
-        text.move([row], "_row", outputs=True)
-        text.hoist([name for name in text.still() if name not in constant])
+        text.enter([row], "_row", text.operands)
+        text.hoist([name for name in text.still if name not in constant])
         if vector:
             _vectors(text, ["i"], loaded=columns)
         else:
@@ -80,41 +79,32 @@ def _each_row(text: Text, vector: bool, constant: list[str], columns: list[str])
         text.write(f"i{row} += 1")
 
 
-def _vectors(text: Text, indices: list[str], loaded: list[str] | None = None) -> None:
+def _vectors(text: Text, indices: list[str], loaded: Sequence[str] = ()) -> None:
     """Write all loads at `indices`, then all of `point`, then all stores."""
     numbered = len(indices) > 1
     suffixes = [str(u) if numbered else "" for u in range(len(indices))]
     for suffix, index in zip(suffixes, indices, strict=True):
-        for name, operand in text.taken():
-            moving = operand.access[-1] not in STILL
-            if moving and name not in (loaded or ()):
-                _load(text, name, index, suffix)
+        for name in text.moving:
+            if name in loaded:
+                continue
+            if text.access(name) is Access.UNIT:
+                text.load(name, index, suffix)
+            else:
+                text.write(f"{name}_v{suffix} = ({text.place(name, index)},)")
     for suffix in suffixes:
         for lane in range(text.width):
-            results = [f"{name}_{suffix}{'_' * numbered}{lane}" for name, _ in text.outputs]
+            results = [f"{name}_{suffix}{'_' * numbered}{lane}" for name in text.outputs]
             text.write(f"{', '.join(results)} = {text.lane(lane, suffix)}")
     for suffix, index in zip(suffixes, indices, strict=True):
-        for name, output in text.outputs:
+        for name in text.outputs:
             results = [f"{name}_{suffix}{'_' * numbered}{lane}" for lane in range(text.width)]
-            _store(text, name, text.place(name, output, index), results)
-
-
-def _load(text: Text, name: str, index: str, suffix: str) -> None:
-    operand = dict(text.inputs)[name]
-    if operand.access[-1] is Access.UNIT:
-        text.load(name, index, suffix)
-    else:
-        element = text.element(name, text.place(name, operand, index))
-        text.write(f"{name}_v{suffix} = ({element},)")
-
-
-def _store(text: Text, name: str, index: str, results: list[str]) -> None:
-    values = ", ".join(results) + "," * (len(results) == 1)
-    text.write(f"store{text.width}({text.pointers[name]}, {index}, ({values}))")
+            values = ", ".join(results) + "," * (len(results) == 1)
+            place = text.offset(name, index)
+            text.write(f"store{text.width}({text.current[name]}, {place}, ({values}))")
 
 
 def _single(text: Text, index: str) -> None:
-    results = [f"{name}_value" for name, _ in text.outputs]
-    text.write(f"{', '.join(results)} = {text.single(index)}")
-    for (name, output), result in zip(text.outputs, results, strict=True):
-        text.put(name, text.place(name, output, index), result)
+    results = [f"{name}_value" for name in text.outputs]
+    text.write(f"{', '.join(results)} = point({text.values(index)})")
+    for name, result in zip(text.outputs, results, strict=True):
+        text.put(name, text.offset(name, index), result)

@@ -27,16 +27,15 @@ def lanes(text: Text, level: int) -> Iterator[None]:
     level
         The other loop, which is written within the context.
     """
-    last = len(text.kernel.loops) - 1
-    kept = [k for k in range(last + 1) if k != level]
+    kept = [k for k in range(text.innermost + 1) if k != level]
     text.write("element = block_x() * threads_x() + thread_x()")
     with text.block(f"while element < {product([f'n{k}' for k in kept])}:"):
         if kept:
             text.write("rest = element")
             text.decompose("rest", kept)
-            text.move(kept, "_element", outputs=True)
-            if last in kept:
-                text.move_units(last, outputs=True)
+            text.enter(kept, "_element", text.operands)
+            if text.innermost in kept:
+                text.move_units(text.operands)
         yield
         text.write("element += blocks_x() * threads_x()")
 
@@ -48,15 +47,15 @@ def scanned(kernel: Kernel) -> str:
     where that loop is not the scanned one.
     """
     text = Text(kernel)
-    level, last = kernel.loops.index("scan"), len(kernel.loops) - 1
+    level = kernel.loops.index("scan")
     with lanes(text, level):
-        for k, (_, output) in enumerate(text.outputs):
+        for k, output in enumerate(kernel.outputs):
             text.write(f"total{k} = {first_total(output)}")
         text.write(f"i{level} = 0")
         with text.block(f"while i{level} < n{level}:"):
-            text.move([level], "_row", outputs=True)
-            if level == last:
-                text.move_units(last, outputs=True)
+            text.enter([level], "_row", text.operands)
+            if level == text.innermost:
+                text.move_units(text.operands)
             _join(text, f"i{level} == 0")
             text.write(f"i{level} += 1")
     return str(text)
@@ -65,7 +64,7 @@ def scanned(kernel: Kernel) -> str:
 def _join(text: Text, is_first: str) -> None:
     """Write the joining of one element to the totals, and the results."""
     _compute(text)
-    for k, (name, output) in enumerate(text.outputs):
+    for k, (name, output) in enumerate(zip(text.outputs, text.kernel.outputs, strict=True)):
         value = loaded(output, f"value{k}")
         text.write(f"total{k} = {joined_total(output, f'total{k}', value, is_first)}")
         text.put(name, "0", stored(output, f"total{k}"))
@@ -89,22 +88,21 @@ def segmented(kernel: Kernel) -> str:
 
 def _join_labelled(text: Text, level: int) -> None:
     """Write the joining of one element to the results of its label."""
-    last = len(text.kernel.loops) - 1
-    text.move([level], "_row")
-    if level == last:
-        text.move_units(last)
+    text.enter([level], "_row", text.inputs)
+    if level == text.innermost:
+        text.move_units(text.inputs)
     text.write(f"label = {text.label('0')}")
     with text.block("if label >= 0:"):
-        text.move_gathered("")
+        text.move_gathered()
         _compute(text)
-        for k, (name, output) in enumerate(text.outputs):
-            text.write(f"total{k} = {text.so_far(name, f'label * {name}_s{level}')}")
+        for k, (name, output) in enumerate(zip(text.outputs, text.kernel.outputs, strict=True)):
+            text.write(f"total{k} = {text.element(name, f'label * {name}_s{level}')}")
             joined = generate.combine(output, f"total{k}", f"value{k}")
             text.put(name, f"label * {name}_s{level}", joined)
 
 
 def _compute(text: Text) -> None:
     """Write the call of `point` for one element."""
-    values = [text.element(name, "0") for name, _ in text.taken()] + text.parameters
+    values = [text.element(name, "0") for name in text.taken] + text.parameters
     results = [f"value{k}" for k in range(len(text.outputs))]
     text.write(f"{', '.join(results)} = point({', '.join(values)})")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpusched.emit import generate, moments
-from gpusched.emit.kernel import JOINED, MOMENTS, STILL, Access, Input, Kernel, Output
+from gpusched.emit.kernel import JOINED, MOMENTS, Access, Input, Kernel, Output
 from gpusched.emit.policy import LONGEST
 from gpusched.emit.skeleton.source_lines import (
     Text,
@@ -70,13 +70,13 @@ def reduce_inner(kernel: Kernel) -> str:
             if kept:
                 text.write("rest = element")
                 text.decompose("rest", kept)
-                text.move(kept, "_element")
+                text.enter(kept, "_element", text.inputs)
             if reduced:
                 text.write("z = block_z()")
                 with text.block(f"while z < {product([f'n{k}' for k in reduced])}:"):
                     text.write("part = z")
                     text.decompose("part", reduced)
-                    text.move(reduced, "_part")
+                    text.enter(reduced, "_part", text.inputs)
                     _inner_loops(text)
                     text.write("z += blocks_z()")
             else:
@@ -91,8 +91,8 @@ def reduce_inner(kernel: Kernel) -> str:
 
 def _inner_loops(text: Text) -> None:
     """Write the innermost loop: several vectors at a time, then one, then single elements."""
-    size = f"n{len(text.kernel.loops) - 1}"
-    text.hoist(text.still())
+    size = f"n{text.innermost}"
+    text.hoist(text.still)
     text.write("start = block_x() * threads_x() + thread_x()", "step = blocks_x() * threads_x()")
     if text.width > 1:
         text.write("j = start")
@@ -105,15 +105,15 @@ def _inner_loops(text: Text) -> None:
     else:
         text.write("i = start")
     with text.block(f"while i < {size}:"):
-        _take(text, [text.single("i")], "value")
+        _take(text, [f"point({text.values('i')})"], "value")
         text.write("i += step")
 
 
 def _join_vectors(text: Text, count: int) -> None:
     width = text.width
     for u in range(count):
-        for name, operand in text.taken():
-            if operand.access[-1] is Access.UNIT:
+        for name in text.taken:
+            if text.access(name) is Access.UNIT:
                 index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
                 text.load(name, index, f"{u}")
     _take(text, [text.lane(lane, f"{u}") for u in range(count) for lane in range(width)])
@@ -126,7 +126,7 @@ def reduce_outer(kernel: Kernel) -> str:
     """
     text = Text(kernel)
     kept = levels(kernel, "map")
-    columns = f"n{len(kernel.loops) - 1}"
+    columns = f"n{text.innermost}"
     _shared(text)
     text.write("x = block_x() * threads_x() + thread_x()", "z = block_z()")
     text.write(f"groups = {product([f'n{k}' for k in kept])}")
@@ -136,7 +136,7 @@ def reduce_outer(kernel: Kernel) -> str:
             if kept:
                 text.write("rest = z")
                 text.decompose("rest", kept)
-                text.move(kept, "_group")
+                text.enter(kept, "_group", text.inputs)
             _row_loops(text)
         _tree(text, "thread_y()", "threads_y()", "threads_x()")
         with text.block(f"if thread_y() == 0 and x < {columns}:"):
@@ -158,21 +158,19 @@ def _row_loops(text: Text) -> None:
         with text.block(f"while row{ahead} < rows:"):
             for u in range(count):
                 text.write(f"rest = row + {u} * step" if u else "rest = row")
-                pointers = dict(text.pointers)
+                before = dict(text.current)
                 text.decompose("rest", reduced)
-                text.move(reduced, f"_{u}")
-                for name, operand in text.taken():
-                    still = operand.access[-1] in STILL
-                    index = "0" if still else text.place(name, operand, "x")
-                    text.write(f"{name}_value{u} = {text.element(name, index)}")
-                text.pointers = pointers
-            names = [[f"{name}_value{u}" for name, _ in text.taken()] for u in range(count)]
+                text.enter(reduced, f"_{u}", text.inputs)
+                for name in text.taken:
+                    text.write(f"{name}_value{u} = {text.place(name, 'x')}")
+                text.current = before
+            names = [[f"{name}_value{u}" for name in text.taken] for u in range(count)]
             _take(text, [f"point({', '.join(each + text.parameters)})" for each in names])
             text.write(f"row += {f'{count} * ' if count > 1 else ''}step")
 
 
 def _shared(text: Text) -> None:
-    for k, (_, output) in enumerate(text.outputs):
+    for k, output in enumerate(text.kernel.outputs):
         text.write(f"cells{k} = cuda.shared.array({threads(text.kernel)}, {_stored(output)})")
 
 
@@ -181,19 +179,19 @@ def _stored(output: Output) -> str:
 
 
 def _identities(text: Text, name: str) -> None:
-    for k, (_, output) in enumerate(text.outputs):
+    for k, output in enumerate(text.kernel.outputs):
         text.write(f"{name}{k} = {generate.identity(output, output.dtype)}")
 
 
 def _plain(text: Text) -> list[tuple[int, Output]]:
     """Return the outputs that are joined one by one, with their numbers."""
     moments_of = (MOMENTS, JOINED)
-    return [(k, o) for k, (_, o) in enumerate(text.outputs) if o.combine not in moments_of]
+    return [(k, o) for k, o in enumerate(text.kernel.outputs) if o.combine not in moments_of]
 
 
 def _of_parts(text: Text) -> tuple[int, ...]:
     """Return the first of each three outputs that join moments of parts."""
-    return tuple(k for k, (_, o) in enumerate(text.outputs) if o.combine == JOINED)[::3]
+    return tuple(k for k, o in enumerate(text.kernel.outputs) if o.combine == JOINED)[::3]
 
 
 def _take(text: Text, calls: list[str], first: str = "part") -> None:
@@ -268,5 +266,5 @@ def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
 
 
 def _finish(text: Text, place: str, cell: str) -> None:
-    for k, (name, _) in enumerate(text.outputs):
+    for k, name in enumerate(text.outputs):
         text.put(name, place, f"cells{k}[{cell}]")

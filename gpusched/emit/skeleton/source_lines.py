@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import numpy as np
 
-from gpusched.emit import generate
-from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
+from gpusched.emit.kernel import STILL, Access, Kernel
+from gpusched.emit.lines import Lines
 from gpusched.emit.operations import named
 from gpusched.emit.policy import LONGEST, THREADS, VECTOR
 
@@ -69,36 +68,15 @@ def unroll(kernel: Kernel) -> int:
     return next(counts, 1)
 
 
-class Text:
-    """Lines of a kernel under construction."""
+class Text(Lines):
+    """Lines of a kernel, and its calls of `point` on vectors."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.inputs = list(zip(generate.input_names(kernel), kernel.inputs, strict=True))
-        self.outputs = list(zip(generate.output_names(kernel), kernel.outputs, strict=True))
-        self.parameters = generate.parameter_names(kernel)
-        self.pointers = {name: name for name, _ in [*self.inputs, *self.outputs]}
+        super().__init__(kernel, EXTRAS)
         self.width = width(kernel)
         self.unroll = unroll(kernel)
-        self.lines = [f"def kernel({', '.join([*generate.arguments(kernel), *EXTRAS])}):"]
-        self.depth = 1
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
-    def write(self, *lines: str) -> None:
-        """Add lines at the current depth."""
-        self.lines.extend("    " * self.depth + line for line in lines)
-
-    @contextmanager
-    def block(self, line: str) -> Iterator[None]:
-        """Write a compound statement; pointers moved inside are forgotten after it."""
-        self.write(line)
-        pointers = dict(self.pointers)
-        self.depth += 1
-        yield
-        self.depth -= 1
-        self.pointers = pointers
+        self.moving = [name for name in self.taken if self.access(name) not in STILL]
+        """Inputs that move in the innermost loop."""
 
     def decompose(self, index: str, levels: list[int]) -> None:
         """Write ``i<level>`` of each loop in `levels`, given their common number."""
@@ -108,111 +86,48 @@ class Text:
             else:
                 self.write(f"i{level} = {index} % n{level}", f"{index} = {index} // n{level}")
 
-    def move(self, levels: list[int], suffix: str, outputs: bool = False) -> None:
-        """Write pointers to the elements at ``i<level>`` of each loop in `levels`."""
-        operands: list[tuple[str, Input | Output]] = [*self.inputs]
-        for name, operand in operands + (self.outputs if outputs else []):
-            steps = [f"i{k} * {name}_s{k}" for k in levels if operand.access[k] is Access.STRIDED]
-            if steps:
-                self.write(f"{name}{suffix} = shift({self.pointers[name]}, {' + '.join(steps)})")
-                self.pointers[name] = name + suffix
+    def enter(self, levels: list[int], suffix: str, names: Iterable[str]) -> None:
+        """Move arrays to ``i<level>`` of loops, and what is read where labels say to its place."""
+        self.move(levels, suffix, names)
         if self.kernel.label_loop in levels and not self.kernel.segmented:
-            self.write(f"label{suffix} = {self.label('0')}")
-            self.move_gathered(suffix)
+            self.write(f"label = {self.label('0')}")
+            self.move_gathered()
 
-    def move_units(self, level: int, outputs: bool = False) -> None:
-        """Write pointers to the elements at ``i<level>``, for arrays side by side along it."""
-        operands: list[tuple[str, Input | Output]] = [*self.inputs]
-        for name, operand in operands + (self.outputs if outputs else []):
-            if operand.access[level] is Access.UNIT:
-                self.write(f"{name}_unit = shift({self.pointers[name]}, i{level})")
-                self.pointers[name] = f"{name}_unit"
+    def move_units(self, names: Iterable[str]) -> None:
+        """Move arrays whose elements are side by side along the innermost loop."""
+        for name in names:
+            if self.access(name) is Access.UNIT:
+                self.advance(name, f"i{self.innermost}", "_unit")
 
-    def move_gathered(self, suffix: str) -> None:
-        """Write pointers to what is read where a label says."""
-        for number in self.kernel.gathered:
-            name = self.inputs[number][0]
-            step = f"label{suffix} * {name}_s{self.kernel.label_loop}"
-            self.write(f"{name}{suffix}_label = shift({self.pointers[name]}, {step})")
-            self.pointers[name] = f"{name}{suffix}_label"
-
-    def label(self, index: str) -> str:
-        """Return the reading of a label."""
-        assert self.kernel.labels is not None
-        return self.element(self.inputs[self.kernel.labels][0], index)
-
-    def place(self, name: str, operand: Input | Output, index: str) -> str:
-        """Return where an operand has the element at `index` of the innermost loop."""
-        last = len(operand.access) - 1
-        if operand.access[last] is Access.LABELLED:
-            return f"{self.label(index)} * {name}_s{last}"
-        strided = operand.access[last] is Access.STRIDED
-        return f"{parenthesised(index)} * {name}_s{last}" if strided else index
+    def is_boolean(self, name: str) -> bool:
+        """Return whether elements are read by one, which numba-cuda has no pointers to."""
+        return self.operands[name].dtype == "bool" and self.access(name) is not Access.TABLE
 
     def element(self, name: str, index: str) -> str:
-        """Return the reading of one element; numba-cuda cannot do it for pointers to bool.
-
-        What operations get as a whole is not read.
-        """
-        pointer = self.pointers[name]
-        if Access.TABLE in dict(self.inputs)[name].access:
-            return pointer
-        boolean = any(i.dtype == "bool" for n, i in self.inputs if n == name)
-        return f"load1({pointer}, {index})[0]" if boolean else f"{pointer}[{index}]"
-
-    def so_far(self, name: str, index: str) -> str:
-        """Return the reading of one element of an output."""
-        pointer = self.pointers[name]
-        boolean = dict(self.outputs)[name].dtype == "bool"
-        return f"load1({pointer}, {index})[0]" if boolean else f"{pointer}[{index}]"
+        """Return the reading of one element."""
+        if self.is_boolean(name):
+            return f"load1({self.current[name]}, {index})[0]"
+        return super().element(name, index)
 
     def put(self, name: str, index: str, value: str) -> None:
         """Write the storing of one element."""
-        pointer = self.pointers[name]
-        if dict(self.outputs)[name].dtype == "bool":
-            self.write(f"store1({pointer}, {index}, ({value},))")
+        if self.is_boolean(name):
+            self.write(f"store1({self.current[name]}, {index}, ({value},))")
         else:
-            self.write(f"{pointer}[{index}] = {value}")
+            self.write(f"{self.current[name]}[{index}] = {value}")
 
     def load(self, name: str, index: str, suffix: str = "") -> None:
         """Write the vector of one input at `index` of the innermost loop."""
-        self.write(f"{name}_v{suffix} = load{self.width}({self.pointers[name]}, {index})")
-
-    def hoist(self, names: list[str]) -> None:
-        """Write the values of inputs that do not move in the innermost loop."""
-        for name in names:
-            self.write(f"{name}_value = {self.element(name, '0')}")
-
-    def taken(self) -> list[tuple[str, Input]]:
-        """Return the inputs that `point` takes."""
-        return [self.inputs[number] for number in self.kernel.values]
-
-    def still(self) -> list[str]:
-        """Return the inputs that do not move in the innermost loop."""
-        return [name for name, i in self.taken() if i.access[-1] in STILL]
+        self.write(f"{name}_v{suffix} = load{self.width}({self.current[name]}, {index})")
 
     def lane(self, lane: int, suffix: str = "") -> str:
         """Return the call of `point` on one lane of loaded vectors."""
         values = [
-            f"{name}_value" if i.access[-1] in STILL else f"{name}_v{suffix}[{lane}]"
-            for name, i in self.taken()
-        ]
+            f"{name}_v{suffix}[{lane}]" if name in self.moving
+            else f"{name}_value" if name in self.still else self.current[name]
+            for name in self.taken
+        ]  # fmt: skip
         return f"point({', '.join(values + self.parameters)})"
-
-    def single(self, index: str) -> str:
-        """Return the call of `point` on the elements at `index` of the innermost loop."""
-        values = []
-        for name, i in self.taken():
-            if i.access[-1] in STILL:
-                values.append(f"{name}_value")
-            else:
-                values.append(self.element(name, self.place(name, i, index)))
-        return f"point({', '.join(values + self.parameters)})"
-
-
-def parenthesised(index: str) -> str:
-    """Return an index in parentheses, unless it is a name."""
-    return index if index.isidentifier() else f"({index})"
 
 
 def product(factors: list[str]) -> str:
