@@ -14,7 +14,7 @@ from gpusched import placed
 from gpusched.adapters.distributed import replace_own_gathering
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
-from gpusched.plan.overrides import OFF, placement
+from gpusched.plan.overrides import OFF, active
 from gpusched.store.statistics import updating
 from gpusched.workers.device.base import Copies, Device
 from gpusched.workers.memory.store import Store
@@ -137,7 +137,7 @@ def open_task_inputs(store: Store, device: Device) -> TaskInputs | None:
         Its device; without memory of its own, or if ``gpusched.device`` is off, nothing changes.
     """
     copies = device.copies()
-    if copies is None or placement() == OFF:
+    if copies is None or active().device == OFF:
         return None
     mover = CountingMover(copies)
     placed.install(mover)

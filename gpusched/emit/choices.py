@@ -27,19 +27,27 @@ SENSIBLE: dict[str, dict[str, tuple[int, ...]]] = {
 """Values by target and name; see `gpusched.emit.kernel.Options` for what they mean."""
 
 
+WORDS: dict[str, tuple[str, ...]] = {
+    "device": ("auto", "off", "require"),
+    "random": ("numpy", "device"),
+    "fusion.compile": ("background", "wait", "off"),
+    "fusion.compiler": ("service", "process"),
+    "fusion.tier": ("any", "fused", "unfused"),
+}
+"""What settings take that are one of a few words. Without quotes, YAML takes "off" for false."""
+
+
 class ChoiceError(ValueError):
     """A value cannot be chosen; the message has those that can."""
 
 
-def word(name: str, words: tuple[str, ...]) -> str:
-    """Return the configuration's choice between some words.
+def word(name: str) -> str:
+    """Return what the configuration has for a setting that is one of a few words.
 
     Parameters
     ----------
     name
         Of the setting, without ``gpusched.``.
-    words
-        What it takes. Without quotes, YAML takes "off" for false.
 
     Raises
     ------
@@ -51,10 +59,10 @@ def word(name: str, words: tuple[str, ...]) -> str:
     >>> import dask
     >>> from gpusched.emit.choices import word
     >>> with dask.config.set({"gpusched.fusion.tier": "fused"}):
-    ...     word("fusion.tier", ("any", "fused", "unfused"))
+    ...     word("fusion.tier")
     'fused'
     """
-    found = config.get(name)
+    found, words = config.get(name), WORDS[name]
     found = "off" if found is False and "off" in words else found
     if found not in words:
         *others, last = map(repr, words)

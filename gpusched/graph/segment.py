@@ -18,6 +18,7 @@ from dask.array.chunk import getitem
 from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
+from gpusched.emit import choices
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
@@ -492,8 +493,9 @@ class Segment:
                 examination: Examination, short: bool = False) -> None:  # fmt: skip
         recorder = Recorder(self.overrides.on(_device(inputs)), self.overrides.bounds.most)
         recorder.moved = isinstance(registers, Moved)
-        compiled = short and tiers.mode() != tiers.OFF
-        recorder.patient = compiled or tiers.mode() == tiers.WAIT or self.overrides.waits
+        mode = choices.word("fusion.compile")
+        compiled = short and mode != tiers.OFF
+        recorder.patient = compiled or mode == tiers.WAIT or self.overrides.waits
         take()
         found: Direct | Plan | None = None
         planned: Any = None

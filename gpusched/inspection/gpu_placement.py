@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
+from gpusched.emit.choices import word
 from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
 from gpusched.graph.partials import name_of
 from gpusched.graph.segment import Segment, flat
@@ -15,7 +16,7 @@ from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
 from gpusched.plan.expression import UnrecordableError
-from gpusched.plan.overrides import REQUIRE, bounds, placement
+from gpusched.plan.overrides import REQUIRE, bounds
 from gpusched.record.record import Recorder
 from gpusched.roles import current_client
 
@@ -25,7 +26,7 @@ _NAMED = 3
 
 def has_gpu_workers() -> bool:
     """Return whether NumPy programs may be computed on a GPU, as far as this process knows."""
-    if placement() == REQUIRE:
+    if word("device") == REQUIRE:
         return True
     client = current_client()
     if client is None:

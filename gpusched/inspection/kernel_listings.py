@@ -13,7 +13,7 @@ from typing import Any
 from gpusched.backends import cache
 from gpusched.editing.edited import Edited, edited_file
 from gpusched.emit import generate, hostloops
-from gpusched.emit.choices import words
+from gpusched.emit.choices import word, words
 from gpusched.emit.kernel import Kernel
 from gpusched.inspection.cost import Work, work_of
 from gpusched.inspection.machinecode import capability, cpu_llvm, cuda_code
@@ -89,7 +89,7 @@ class ExplainedKernel:
     @property
     def waits(self) -> bool:
         """Whether tasks wait until it is compiled; they run unfused otherwise."""
-        waiting = tiers.mode() == tiers.WAIT or tiers.tier() == tiers.FUSED
+        waiting = word("fusion.compile") == tiers.WAIT or word("fusion.tier") == tiers.FUSED
         return waiting or not tiers.has_unfused(self.kernel)
 
     @property
@@ -103,7 +103,7 @@ class ExplainedKernel:
         took = f"not compiled on this machine yet: takes about {seconds(self.compile_seconds)}"
         if self.waits:
             return f"{took}, tasks wait for it"
-        if tiers.mode() == tiers.OFF:
+        if word("fusion.compile") == tiers.OFF:
             return "not compiled on this machine, and gpusched.fusion.compile is off: unfused"
         return f"{took}, once that pays; unfused until then"
 

@@ -20,7 +20,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, FAST, Edition, Kernel, unchecked
-from gpusched.plan.tiers import ANY, FUSED, tier
+from gpusched.plan.tiers import ANY, FUSED
 from gpusched.quantities import read_bytes
 from gpusched.store.handles import Runnable
 
@@ -91,60 +91,11 @@ def checked(mode: Any, where: str) -> str:
     return str(mode)
 
 
-def mathematics() -> str:
-    """Return how exact kernels' mathematics is where this is called.
-
-    Examples
-    --------
-    >>> from gpusched.plan.overrides import mathematics
-    >>> mathematics()
-    'exact'
-    """
-    found = config.get("fusion.mathematics")
-    return EXACT if found == EXACT else checked(found, "gpusched.fusion.mathematics")
-
-
 def applied(kernel: Kernel, mode: str) -> Kernel:
     """Return a kernel whose mathematics is so exact; the same one where that is no difference."""
     if mode == EXACT or not any(s.dtype in _FLOATING for s in kernel.statements):
         return kernel
     return replace(kernel, mathematics=mode)
-
-
-def placement() -> str:
-    """Return where the chunks of NumPy programs are computed: one of `AUTO`, `OFF`, `REQUIRE`.
-
-    Raises
-    ------
-    ChoiceError
-        If the configuration has something else than one of the three.
-
-    Examples
-    --------
-    >>> import dask
-    >>> from gpusched.plan.overrides import placement
-    >>> with dask.config.set({"gpusched.device": "require"}):
-    ...     placement()
-    'require'
-    """
-    return choices.word("device", (AUTO, OFF, REQUIRE))
-
-
-def random_numbers() -> str:
-    """Return who draws random numbers: `NUMPY`, or the GPU (`DRAWN`).
-
-    Raises
-    ------
-    ChoiceError
-        If the configuration has something else than one of the two.
-
-    Examples
-    --------
-    >>> from gpusched.plan.overrides import random_numbers
-    >>> random_numbers()
-    'numpy'
-    """
-    return choices.word("random", (NUMPY, DRAWN))
 
 
 class OverrideError(RuntimeError):
@@ -304,7 +255,9 @@ def active() -> Overrides:
     False
     """
     found = _applied + _scoped.get()
-    said = Overrides((), mathematics(), tier(), placement(), bounds(), random_numbers())
+    mathematics = checked(config.get("fusion.mathematics"), "gpusched.fusion.mathematics")
+    tier, device, random = map(choices.word, ("fusion.tier", "device", "random"))
+    said = Overrides((), mathematics, tier, device, bounds(), random)
     if not found and said == NONE:
         return NONE
     last: dict[str, Override] = {}

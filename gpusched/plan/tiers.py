@@ -26,36 +26,6 @@ ANY, FUSED, UNFUSED = "any", "fused", "unfused"
 """What a computation says: each chunk as it comes, or all of them in one tier."""
 
 
-def mode() -> str:
-    """Return what is done about kernels that are not compiled.
-
-    Raises
-    ------
-    ChoiceError
-        If the configuration has something else than one of the three.
-
-    Examples
-    --------
-    >>> import dask
-    >>> from gpusched.plan.tiers import mode
-    >>> with dask.config.set({"gpusched.fusion.compile": "off"}):
-    ...     mode()
-    'off'
-    """
-    return choices.word("fusion.compile", (BACKGROUND, WAIT, OFF))
-
-
-def tier() -> str:
-    """Return the tier that the chunks of a graph are computed in which is optimised here.
-
-    Raises
-    ------
-    ChoiceError
-        If the configuration has something else than one of the three.
-    """
-    return choices.word("fusion.tier", (ANY, FUSED, UNFUSED))
-
-
 def has_unfused(kernel: Kernel) -> bool:
     """Return whether NumPy has what a kernel computes: nothing of a user's own is in it."""
     own = any(statement.operation in DEFINED for statement in kernel.statements)
@@ -129,7 +99,7 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     expected = min([seconds, *(handle.least * len(waiting) for handle in waiting)])
     for handle in waiting:
         handle.count(seconds / len(waiting), graph)
-    if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
+    if choices.word("fusion.compile") != BACKGROUND or all(handle.urgent for handle in waiting):
         return
     times = unfusedtimes.here()
     noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])

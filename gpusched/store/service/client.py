@@ -302,7 +302,7 @@ def is_used() -> bool:
     ChoiceError
         If it has something else than one of the two.
     """
-    return choices.word("fusion.compiler", ("service", "process")) == "service"
+    return choices.word("fusion.compiler") == "service"
 
 
 def _is_data(kernel: Kernel) -> bool:
