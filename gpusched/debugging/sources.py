@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.adapters.tasks import Alias, Task, execute_subgraph
+from gpusched.adapters.tasks import Task
 from gpusched.debugging.origins import is_elementwise, moves_by_name
 from gpusched.graph.partials import bare, parts
 from gpusched.graph.rewrite import Functions, called
+from gpusched.graph.subgraph import last_task
 from gpusched.inspection.units import count
 
 _REDUCTIONS: tuple[Any, ...] = (
@@ -26,7 +27,7 @@ def follows(node: Any, functions: Functions) -> bool:
         return False
     if is_elementwise(function) or moves_by_name(function):
         return True
-    task = _result_task(node)
+    task = last_task(node)
     assert task is not None  # it has a function
     return functions.traits(function, task.args, called(task)[1]).recorded
 
@@ -71,21 +72,11 @@ def name_of(function: Any) -> str:
 
 def _result_function(node: Any) -> Any:
     """Return what makes a task's result; None if nothing is called."""
-    task = _result_task(node)
+    task = last_task(node)
     if task is None:
         # What is not inside is another task's result, given on as it is.
         return operator.getitem if isinstance(node, Task) else None
     return called(task)[0]
-
-
-def _result_task(node: Any) -> Task | None:
-    """Return the task that makes a task's result: of those fused into it, the last."""
-    if not isinstance(node, Task) or node.func is not execute_subgraph:
-        return node if isinstance(node, Task) else None
-    inside, wanted = node.args[0], node.args[1]
-    while isinstance(inside.get(wanted), Alias):
-        wanted = inside[wanted].target
-    return _result_task(inside.get(wanted))
 
 
 def _reduces(function: Any) -> bool:

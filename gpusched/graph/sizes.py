@@ -15,13 +15,12 @@ from gpusched.adapters.tasks import (
     DataNode,
     Task,
     TaskRef,
-    execute_subgraph,
     is_container,
 )
 from gpusched.graph.fitting import Needed
 from gpusched.graph.known import is_first_step
 from gpusched.graph.partials import shows_one_element
-from gpusched.graph.subgraph import evaluate, layer_of, result_key
+from gpusched.graph.subgraph import evaluate, last_task, layer_of, result_key
 from gpusched.plan.plan import last_uses
 
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
@@ -77,8 +76,10 @@ class Sizes:
             return self.of_result(tasks, node.target)
         if isinstance(node, DataNode):
             return _held(node.value)
-        last = _last(node)
-        return self._of_own(key) if last is None else self._made(tasks, last)
+        last = last_task(node)
+        if last is None or is_container(last):
+            return self._of_own(key)
+        return self._made(tasks, last)
 
     def _of_own(self, key: Any) -> int | None:
         """Return the bytes of a chunk; those of its layer's largest where only that is known."""
@@ -217,15 +218,6 @@ def _refs(value: Any) -> Iterator[Any]:
         yield from chain.from_iterable(map(_refs, value))
     elif type(value) is dict:
         yield from _refs(list(value.values()))
-
-
-def _last(node: Any) -> Task | None:
-    """Return the call whose result is a task's; None if that is not one call's."""
-    while isinstance(node, Task) and node.func is execute_subgraph:
-        inner, node = node.args[0], node.args[0].get(node.args[1])
-        while isinstance(node, Alias):
-            node = inner.get(node.target)
-    return node if isinstance(node, Task) and not is_container(node) else None
 
 
 def _most(made: list[int], dying: Sequence[tuple[int, ...]]) -> int:

@@ -44,6 +44,15 @@ def layer_of(key: Any) -> str:
     return _SUFFIX.sub("", str(name))
 
 
+def last_task(node: Any) -> Task | None:
+    """Return the last of the tasks that are fused to one; None if its result is from outside."""
+    while isinstance(node, Task) and node.func is execute_subgraph:
+        inner, node = node.args[0], node.args[0].get(node.args[1])
+        while isinstance(node, Alias):
+            node = inner.get(node.target)
+    return node if isinstance(node, Task) else None
+
+
 def result_key(node: Any) -> Any:
     """Return the key that a task's result belongs to: that of the last task fused into it."""
     if not isinstance(node, Task) or node.func is not execute_subgraph:
