@@ -82,7 +82,7 @@ class GroupedWhole(StandIn):
         """Return what takes the result out of the dictionary, for flox's function that does."""
         return extracted if flox.is_extract_result(function) else function
 
-    def __call__(self, array: Any, by: Any, groups: Any) -> Any:
+    def record(self, array: LazyChunk, by: Any, groups: Any) -> dict[str, Any]:
         """Return flox's dictionary of results.
 
         Parameters
@@ -92,14 +92,6 @@ class GroupedWhole(StandIn):
         groups
             What `labelled` makes of the labels.
         """
-        if not isinstance(array, LazyChunk):
-            return self.plain(array, by)
-        try:
-            return self._reduced(array, groups)
-        except UnfusibleError as error:
-            array._recorder.stop(error.reason)
-
-    def _reduced(self, array: LazyChunk, groups: Any) -> dict[str, Any]:
         if groups is None or self.axis != (array.ndim - 1,):
             raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
         if array.dtype.kind not in REAL or array.dtype == np.float16:
@@ -329,17 +321,8 @@ class Grouped(StandIn):
         return partial(toolz.compose(flox.expand_dims(), reduction), axis=self.axis,
                        expected_groups=groups, engine=self.engine, sort=self.sort)  # fmt: skip
 
-    def __call__(self, array: Any, by: Any) -> Any:
+    def record(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
         """Return flox's dictionary of intermediate results."""
-        if not isinstance(array, LazyChunk):
-            return self.plain(array, by)
-        try:
-            found = self._reduced(array, by)
-        except UnfusibleError as error:
-            array._recorder.stop(error.reason)
-        return found | {"intermediates": tuple(map(_expanded, found["intermediates"]))}
-
-    def _reduced(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
         if getattr(by, "ndim", 0) != 1 or self.axis != (array.ndim - 1,):
             raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
         if array.dtype.kind not in REAL:
@@ -350,7 +333,7 @@ class Grouped(StandIn):
         ]
         array._recorder.flush(lazies(results))  # in one kernel
         groups = np.broadcast_to(np.arange(self.count), (self.count,))
-        return {"groups": groups, "intermediates": results}
+        return {"groups": groups, "intermediates": tuple(map(_expanded, results))}
 
     def _result(self, array: LazyChunk, by: Any, func: str, fill: Any, dtype: Any) -> Any:
         if func in VARIANCES:

@@ -145,16 +145,8 @@ class Interpolated(StandIn):
         """Return the call that finds neighbours."""
         return {"lines": (between, args[1:])}
 
-    def __call__(self, data: Any, x: Any, new: Any, lines: Any) -> Any:
+    def record(self, data: LazyChunk, x: Any, new: Any, lines: Any) -> Any:
         """Return values at the new coordinates; `lines` is what `between` makes of both."""
-        if not isinstance(data, LazyChunk):
-            return self.plain(data, x, new)
-        try:
-            return self._interpolated(data, lines)
-        except UnfusibleError as error:
-            data._recorder.stop(error.reason)
-
-    def _interpolated(self, data: LazyChunk, lines: Any) -> Any:
         if lines is None:
             raise UnfusibleError(GraphBreak.OPERAND, "coordinates that are not two ascending rows")
         if data.dtype.char not in "fdbhilqBHIL":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
@@ -41,6 +42,25 @@ class StandIn:
 
     sealed: tuple[int, ...] = ()
     """Places of arguments that only `plain` reads, which are given as `Sealed`."""
+
+    def __call__(self, array: Any, *args: Any, **taken: Any) -> Any:
+        """Return what is recorded of a lazy chunk; of an array, what `plain` does."""
+        if not isinstance(array, LazyChunk):
+            return self.plain(array, *args, **taken)
+        try:
+            return self.record(array, *args, **taken)
+        except UnfusibleError as error:
+            array._recorder.stop(error.reason)
+
+    def record(self, array: LazyChunk, *args: Any, **taken: Any) -> Any:
+        """Return what the function makes of a lazy chunk.
+
+        Raises
+        ------
+        UnfusibleError
+            If that cannot be recorded.
+        """
+        raise NotImplementedError
 
     def taken(self, args: tuple[Any, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         """Return the calls whose results it is given beside these arguments, by parameter."""
