@@ -19,7 +19,7 @@ from gpusched.graph.batch import Batch
 from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping, Limits
 from gpusched.graph.items import taking
-from gpusched.graph.libraries import is_in, is_numpys
+from gpusched.graph.libraries import TIMED, is_in, is_numpys
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import constant, translated
@@ -38,20 +38,6 @@ SENT = GraphBreak.KEPT("results that would be sent to many which need little of 
 
 MOST = 1024
 """Chunks that a task of a batch takes at most."""
-
-LIBRARIES = (
-    "numpy",
-    "dask.array",
-    "dask.utils",
-    "operator",
-    "_operator",
-    "builtins",
-    "gpusched.record",
-    "gpusched.plan",
-    "gpusched.emit",
-    "gpusched.backends",
-)
-"""Modules whose functions take a time that depends on the size of their chunks only."""
 
 
 @dataclass
@@ -335,7 +321,7 @@ def _of_library(function: Any) -> bool:
     if isinstance(function, np.ufunc):
         return is_numpys(function)
     # What has no name is an object such as `numpy.vectorize` makes.
-    return hasattr(function, "__name__") and is_in(function, LIBRARIES)
+    return hasattr(function, "__name__") and is_in(function, TIMED)
 
 
 def _moves(task: Task) -> bool:

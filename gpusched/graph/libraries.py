@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 
 _TABLE = """
-builtins     objects kept
-_operator    objects kept
-contextlib   frames
-cupy         functions objects
-cytoolz      objects frames
-dask         functions objects kept frames
-distributed  functions objects frames
-functools    objects frames
-gpusched     objects kept frames
-numpy        functions objects kept frames
-operator     objects kept
-scipy        objects
-toolz        objects frames
-xarray       functions objects frames
+builtins           objects kept timed
+_operator          objects kept timed
+contextlib         frames
+cupy               functions objects
+cytoolz            objects frames
+dask               functions objects kept frames
+dask.array         pure timed
+dask.utils         pure timed
+distributed        functions objects frames
+functools          objects frames
+gpusched           objects kept frames pure
+gpusched.backends  timed
+gpusched.emit      timed
+gpusched.plan      timed
+gpusched.record    timed
+numpy              functions objects kept frames timed
+operator           objects kept timed
+scipy              objects
+toolz              objects frames
+xarray             functions objects frames
 """
+"""Packages, and modules for what `is_in` is asked, with the questions that are answered by yes."""
 
 
 def _of(word: str) -> frozenset[str]:
@@ -40,6 +47,10 @@ FRAMES = _of("frames")
 """Their frames are between the user's line and what it calls."""
 KEPT = _of("kept")
 """Their functions hold no arrays, and processes find them by their names."""
+TIMED = _of("timed")
+"""Their functions take a time that depends on the size of their chunks only."""
+PURE = _of("pure")
+"""Their functions leave chunks as they are; of NumPy's, the catalogue says which do."""
 
 
 def package(value: Any) -> str:

@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 from dask.utils import methodcaller
 
-from gpusched.graph import libraries
 from gpusched.graph.known import computes, known
-from gpusched.graph.libraries import is_in, is_numpys
+from gpusched.graph.libraries import OBJECTS, PURE, is_in, is_numpys, package
 from gpusched.graph.partials import applied, bare, callables, parts
 from gpusched.plan.plan import used_registers
 from gpusched.record.catalogue import asks_for_change, has
-
-_PURE = ("dask.array", "dask.utils", "gpusched")
-"""Modules whose functions leave chunks as they are."""
 
 
 def may_change(step: Any) -> bool:
@@ -39,7 +35,7 @@ def _is_pure(function: Any) -> bool:
         return is_numpys(function)
     if isinstance(function, type) or known(function):
         return True
-    return is_in(function, _PURE) or has(function, "pure")
+    return is_in(function, PURE) or has(function, "pure")
 
 
 def conflict(steps: Sequence[Any], inputs: int) -> Any:
@@ -124,7 +120,7 @@ def _called(step: Any) -> list[Any]:
 
 def _is_own(function: Any) -> bool:
     kind = function if getattr(function, "__module__", None) else type(function)
-    return libraries.package(kind) not in libraries.OBJECTS
+    return package(kind) not in OBJECTS
 
 
 def shown_registers(steps: Sequence[Any], inputs: int) -> set[int]:
