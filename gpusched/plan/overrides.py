@@ -256,8 +256,8 @@ def active() -> Overrides:
     """
     found = _applied + _scoped.get()
     mathematics = checked(config.get("fusion.mathematics"), "gpusched.fusion.mathematics")
-    tier, device, random = map(choices.word, ("fusion.tier", "device", "random"))
-    said = Overrides((), mathematics, tier, device, bounds(), random)
+    tier, device = choices.word("fusion.tier"), choices.word("device")
+    said = Overrides((), mathematics, tier, device, bounds(), choices.word("random"))
     if not found and said == NONE:
         return NONE
     last: dict[str, Override] = {}
