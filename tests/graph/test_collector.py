@@ -33,9 +33,13 @@ def generation_of(value: object) -> int:
 
 @pytest.mark.parametrize("tasks", [0, MANY])
 def test_the_collector_runs_again_also_after_an_error(tasks):
-    with pytest.raises(ZeroDivisionError), collector_paused(tasks):
-        assert not gc.isenabled()
-        raise ZeroDivisionError
+    def failing() -> None:
+        with collector_paused(tasks):
+            assert not gc.isenabled()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
 
