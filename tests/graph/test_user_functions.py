@@ -323,6 +323,21 @@ def array_of_unlike_arrays(x: Any) -> Any:
     return x + np.array([x.mean(), x.astype("f4").sum()])[1] + np.array([x, x * 2])[1]
 
 
+def array_of_scalars_beyond_a_dtype(x: Any) -> Any:
+    whole = (x * 100).astype(np.int64)
+    return x + np.array([whole.max(), whole.min()], np.int8)[0]
+
+
+def array_of_no_numbers_as_integers(x: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return x + np.array([(x / 0).sum(), x.sum()], int)[0]
+
+
+def array_of_scalars_rounded_twice(x: Any) -> Any:
+    whole = (x * 0).astype(np.int64) + (2**60 + 2**36 + 1)
+    return x + np.array([whole.max(), whole.min()], np.float32)[0]
+
+
 def array_of_parts(x: Any) -> Any:
     return np.array([x[0], x[0, 1:]])
 
@@ -366,6 +381,8 @@ FUNCTIONS = [
     as_array, as_array_of_another_dtype, as_array_is_no_copy, array_is_a_copy,
     array_of_another_dtype, only_a_copy, array_of_a_scalar, a_scalar_as_an_array,
     array_of_scalars, array_of_rows, array_of_unlike_arrays, array_of_parts, array_of_numbers_too,
+    array_of_scalars_beyond_a_dtype, array_of_no_numbers_as_integers,
+    array_of_scalars_rounded_twice,
     asks_types,
     asks_the_type_of_what_has_a_new_axis, of_another_type, truths,
 ]  # fmt: skip

@@ -35,17 +35,26 @@ def _as_array(value: Any, dtype: Any = None) -> Any:
 
 def _array(value: Any, dtype: Any = None) -> Any:
     """Return an array of its own, of a lazy chunk or of a list of them."""
-    found = _as_array(_stacked(value) if type(value) is list else value)
+    found = _as_array(_stacked(value, dtype) if type(value) is list else value)
     return found.astype(found.dtype if dtype is None else dtype)
 
 
-def _stacked(chunks: list[Any]) -> Any:
-    """Return one array of lazy chunks, which `numpy.stack` lays out as `numpy.array` does."""
+def _stacked(chunks: list[Any], dtype: Any) -> Any:
+    """Return one array of lazy chunks, which `numpy.stack` lays out as `numpy.array` does.
+
+    It is still to be converted, as `numpy.array` converts arrays. Scalars in a list it makes
+    numbers of Python's first, which differs where the dtype does not have all values: it raises
+    for integers, and rounds them twice; only from float to float both are the same.
+    """
     first = next(each for each in chunks if type(each) is LazyChunk)
     alike = all(type(each) is LazyChunk and each.dtype == first.dtype for each in chunks)
     if not alike or any(each.ndim > 1 for each in chunks) or first.dtype not in SUPPORTED:
         reason = GraphBreak.VALUES("makes an array of arrays that are not alike, or have two axes")
         first._recorder.stop(reason)
+    target = first.dtype if dtype is None else np.dtype(dtype)
+    exact = target.kind == first.dtype.kind == "f" or np.can_cast(first.dtype, target, "safe")
+    if any(each._scalar for each in chunks) and not (exact and target in SUPPORTED):
+        first._recorder.stop(GraphBreak.VALUES("makes an array of scalars in another dtype"))
     return np.stack([_numpys(each) for each in chunks])
 
 
