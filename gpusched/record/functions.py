@@ -32,6 +32,7 @@ from gpusched.record.chunk import (
     records,
     records_method,
 )
+from gpusched.record.gathers import window_totals
 from gpusched.record.moments import moments
 from gpusched.record.record import Recorder
 
@@ -408,7 +409,9 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    found = recorder.reduce(combine, node, axes, keep)
+    found = window_totals(recorder, given, node.dtype, axes, keep) if combine == "add" else None
+    if found is None:
+        found = recorder.reduce(combine, node, axes, keep)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
 
 

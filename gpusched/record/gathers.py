@@ -14,10 +14,11 @@ import sys
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, axis_of, operand, records, records_method
 from gpusched.record.record import Recorder
@@ -177,3 +178,84 @@ def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
     register = recorder.register(x._node)
     found = recorder.leaf_view(register, lambda array: windows(array, window_shape, axis))
     return LazyChunk(recorder, found)
+
+
+MANY_TIMES = 8
+"""In how many windows an element is, at least, where running totals take less time."""
+
+NARROW = tuple(np.dtype(f"{kind}{size}") for size in (1, 2, 4) for kind in "ui")
+"""Dtypes that running totals are kept in if sums of windows fit."""
+
+
+def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[int, ...],
+                  keepdims: bool) -> Node | None:  # fmt: skip
+    """Record sums of integers in windows as differences of running totals; None if not that.
+
+    Parameters
+    ----------
+    node
+        What is added up.
+    dtype
+        In which it is.
+    axes
+        Over which, ascending.
+    keepdims
+        Whether these stay, with length 1.
+
+    Notes
+    -----
+    An element costs one addition for its running total, and a window two, however long it is. It is
+    exact: NumPy's integers are numbers modulo a power of two, in which a total less one before it
+    is the sum of what is between. That holds of fewer bits, too, if they can hold the sum.
+
+    On a GPU, whose threads have windows in their caches, each window is added up for itself.
+    """
+    host = recorder.device.can.host_memory
+    if not host or len(axes) != 1 or node.dtype.kind not in "biu" or dtype.kind not in "iu":
+        return None
+    if not isinstance(node, Leaf) or 0 in node.shape:
+        return None
+    (over,), strides = axes, recorder.stand_ins(Register(node.register)).strides
+    length, step = node.shape[over], strides[over]
+    # From one window to the next are whole elements, in the direction that windows have.
+    along = [k for k, n in enumerate(node.shape) if k != over and n > 1 and step
+             and strides[k] % step == 0 and strides[k] // step > 0]  # fmt: skip
+    found = {k: (node.shape[k] - 1) * (strides[k] // step) + length for k in along}
+    if not found:
+        return None
+    axis, count = min(found.items(), key=lambda item: item[1])
+    if node.shape[axis] * length < MANY_TIMES * count:
+        return None
+    jump = strides[axis] // step
+
+    def elements(array: np.ndarray) -> np.ndarray:
+        """Return the array that windows are of: from the first one's start to the last one's end."""
+        shape, moves = list(array.shape), list(array.strides)
+        shape[axis], moves[axis] = count, moves[over]
+        del shape[over], moves[over]
+        return as_strided(array, shape, moves, writeable=False)
+
+    least, most = (0, 1) if node.dtype == bool else limits(node.dtype)
+    fits = [d for d in NARROW if d.itemsize < dtype.itemsize
+            and limits(d)[0] <= least * length and most * length <= limits(d)[1]]  # fmt: skip
+    narrow, place = (fits or [dtype])[0], axis - (over < axis)
+    source = recorder.leaf_view(node.register, elements)
+    value = recorder.cast(source, narrow)
+    totals = recorder.register(recorder.scan("add", value, place))
+
+    def of(register: int, first: int) -> Node:
+        """Return the elements from which, or to which, windows go."""
+        index: list[Any] = [slice(None)] * (node.ndim - 1)
+        index[place] = slice(first, first + count - length + 1, jump)
+        index[over:over] = [np.newaxis] * keepdims
+        return recorder.cast(recorder.leaf_view(register, lambda a: a[tuple(index)]), narrow)
+
+    starts = of(totals, 0), of(recorder.register(source), 0)
+    between = recorder.apply("subtract", (of(totals, length - 1), starts[0]), narrow)
+    return recorder.cast(recorder.apply("add", (between, starts[1]), narrow), dtype)
+
+
+def limits(dtype: np.dtype) -> tuple[int, int]:
+    """Return the least and the greatest of an integer dtype's numbers."""
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)

@@ -107,3 +107,49 @@ def test_windows_share_the_memory_of_a_kernel_s_result() -> None:
     found = record(lambda a: sliding_window_view(a * 2, 5, 0), array := whole((40, 30)))
     assert found.result.strides == (240, 8, 240)
     np.testing.assert_array_equal(found.result, sliding_window_view(array * 2, 5, 0))
+
+
+@st.composite
+def integer_windows(draw: st.DrawFn) -> tuple[np.ndarray, int, int, int, Any, bool]:
+    """Return an array, the axis and length of its windows, which of them, what they are added in.
+
+    Windows are long enough for running totals, or not; numbers are such that these overflow.
+    """
+    dtype = np.dtype(draw(st.sampled_from(["?", "i1", "u1", "i2", "u4", "i8", "u8"])))
+    axis, length = draw(st.integers(0, 1)), draw(st.sampled_from([1, 2, 9, 20, 300]))
+    shape = [draw(st.integers(1, 4))]
+    shape.insert(axis, length + draw(st.sampled_from([0, 1, 13, 60, 700])))
+    low, high = (0, 1) if dtype == bool else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    array = np.array(RANDOM.integers(low, high, shape, dtype, endpoint=True),
+                     order=draw(st.sampled_from("CF")))  # fmt: skip
+    array = array[draw(st.sampled_from([np.s_[:], np.s_[::-1], np.s_[:, ::-1]]))]
+    total = draw(st.sampled_from([None, "i1", "u2", "i8", "?"]))
+    return array, axis, length, draw(st.integers(1, 3)), total, draw(st.booleans())
+
+
+@given(integer_windows())
+def test_sums_of_integers_are_numpy_s(case: Any) -> None:
+    array, axis, length, jump, total, keepdims = case
+
+    def function(a: Any) -> Any:
+        windows = np.moveaxis(sliding_window_view(a, length, axis), axis, 0)[::jump]
+        return windows.sum(axis=-1, dtype=total, keepdims=keepdims)
+
+    check(function, array, backend="python")
+
+
+@pytest.mark.parametrize("extreme", [-128, 127])
+@pytest.mark.parametrize("length", [255, 256, 257])
+def test_sums_at_the_limits_of_what_totals_are_kept_in(length: int, extreme: int) -> None:
+    array = np.full((length + 40, 3), extreme, "i1")
+    for dtype in ("i1", "u1", "?"):
+        check(lambda a: sliding_window_view(a, length, 0).sum(axis=-1), array.astype(dtype))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_counts_in_windows_take_one_addition_for_each_element(axis: int) -> None:
+    array = whole((90, 90)) > 0
+    found = check(lambda a: sliding_window_view(a, 30, axis).sum(axis=-1) >= 15, array)
+    scan, compared = (launch.kernel.kernel for launch in found.launches)
+    assert "scan" in scan.loops and scan.outputs[0].dtype == "uint8"
+    assert "reduce" not in compared.loops and compared.outputs[0].dtype == "bool"
