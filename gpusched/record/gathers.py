@@ -229,13 +229,13 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
     jump = strides[axis] // step
 
     def elements(array: np.ndarray) -> np.ndarray:
-        """Return the array that windows are of: from the first one's start to the last one's end."""
+        """Return what windows are of, from the first one's start to the last one's end."""
         shape, moves = list(array.shape), list(array.strides)
         shape[axis], moves[axis] = count, moves[over]
         del shape[over], moves[over]
         return as_strided(array, shape, moves, writeable=False)
 
-    least, most = (0, 1) if node.dtype == bool else limits(node.dtype)
+    least, most = (0, 1) if node.dtype.kind == "b" else limits(node.dtype)
     fits = [d for d in NARROW if d.itemsize < dtype.itemsize
             and limits(d)[0] <= least * length and most * length <= limits(d)[1]]  # fmt: skip
     narrow, place = (fits or [dtype])[0], axis - (over < axis)

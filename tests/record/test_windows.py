@@ -119,9 +119,10 @@ def integer_windows(draw: st.DrawFn) -> tuple[np.ndarray, int, int, int, Any, bo
     axis, length = draw(st.integers(0, 1)), draw(st.sampled_from([1, 2, 9, 20, 300]))
     shape = [draw(st.integers(1, 4))]
     shape.insert(axis, length + draw(st.sampled_from([0, 1, 13, 60, 700])))
-    low, high = (0, 1) if dtype == bool else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    array = np.array(RANDOM.integers(low, high, shape, dtype, endpoint=True),
-                     order=draw(st.sampled_from("CF")))  # fmt: skip
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    array = np.array(
+        RANDOM.integers(low, high, shape, dtype, endpoint=True), order=draw(st.sampled_from("CF"))
+    )
     array = array[draw(st.sampled_from([np.s_[:], np.s_[::-1], np.s_[:, ::-1]]))]
     total = draw(st.sampled_from([None, "i1", "u2", "i8", "?"]))
     return array, axis, length, draw(st.integers(1, 3)), total, draw(st.booleans())
