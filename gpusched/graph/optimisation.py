@@ -40,27 +40,9 @@ NOT_FUSED = GraphBreak.FEW_TASKS("optimization.fuse.active is False")
 """dask keeps all tasks apart then, and so do the passes over them."""
 
 
-MANY = 1_000
-"""Tasks of a graph whose optimisation makes so many objects that a collection of them is noticed:
-about 60 ms of processor time of 4,400 tasks. One of what a program has made before takes 2 ms."""
-
-
 @contextmanager
-def collector_paused(tasks: int = 0) -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Pause it: graphs have no cycles, and looking for some takes a third to half of the time.
-
-    Parameters
-    ----------
-    tasks
-        How many there are, if that is known.
-
-    Notes
-    -----
-    The first collection afterwards would go through all that was made meanwhile, for a sixth of the
-    time that optimisation takes. So what is made for many tasks joins the oldest objects, which are
-    looked at when enough others have become old. What the program has made before is collected
-    first, if it is young: cycles may hold large arrays, and must not wait that long. Where the
-    program has frozen objects, they stay so, and nothing joins the oldest.
 
     Examples
     --------
@@ -73,16 +55,10 @@ def collector_paused(tasks: int = 0) -> Iterator[None]:
     True
     """
     running = gc.isenabled()
-    many = running and tasks >= MANY and not gc.get_freeze_count()
-    if many:
-        gc.collect(1)
     gc.disable()
     try:
         yield
     finally:
-        if many:
-            gc.freeze()
-            gc.unfreeze()
         if running:
             gc.enable()
 
@@ -91,7 +67,7 @@ def optimise(dsk: Any, keys: Any, overrides: Overrides, alone: bool = True, **kw
     """Return the graph that `gpusched.graph.hook.Hook` gives dask, see there."""
     if isinstance(keys, set | frozenset):
         keys = sorted(keys, key=str)
-    with collector_paused(len(dsk)):
+    with collector_paused():
         return _optimise(dsk, keys, overrides, alone, **kwargs)
 
 
