@@ -237,10 +237,11 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
         del shape[over], moves[over]
         return as_strided(array, shape, moves, writeable=False)
 
-    least, most = (0, 1) if node.dtype.kind == "b" else limits(node.dtype)
-    fits = [d for d in NARROW if d.itemsize < dtype.itemsize
-            and limits(d)[0] <= least * length and most * length <= limits(d)[1]]  # fmt: skip
-    narrow, place = (fits or [dtype])[0], axis - (over < axis)
+    given = None if node.dtype.kind == "b" else np.iinfo(node.dtype)
+    least, most = (0, length) if given is None else (given.min * length, given.max * length)
+    narrower = (d for d in NARROW if d.itemsize < dtype.itemsize)
+    fits = (d for d in narrower if np.iinfo(d).min <= least and most <= np.iinfo(d).max)
+    narrow, place = next(fits, dtype), axis - (over < axis)
     source = recorder.leaf_view(node.register, elements)
     value = recorder.cast(source, narrow)
     totals = recorder.register(recorder.scan("add", value, place))
@@ -255,9 +256,3 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
     starts = of(totals, 0), of(recorder.register(source), 0)
     between = recorder.apply("subtract", (of(totals, length - 1), starts[0]), narrow)
     return recorder.cast(recorder.apply("add", (between, starts[1]), narrow), dtype)
-
-
-def limits(dtype: np.dtype) -> tuple[int, int]:
-    """Return the least and the greatest of an integer dtype's numbers."""
-    found = np.iinfo(dtype)
-    return int(found.min), int(found.max)

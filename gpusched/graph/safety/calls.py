@@ -130,9 +130,7 @@ def converts(function: Any, kind: Any) -> bool:
         return False
     if function is np.array and isinstance(kind, Listing):
         return bool(kind.items) and all(map(is_array, kind.items))
-    return is_array(kind) or (
-        function is np.array and isinstance(kind, Row) and is_array(kind.item)
-    )
+    return is_array(kind.item if function is np.array and isinstance(kind, Row) else kind)
 
 
 def converted(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
