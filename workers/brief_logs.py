@@ -2,8 +2,8 @@
 
 distributed logs each failure with its traceback on the worker, and raises it again where the
 result is asked for. The line stays, for results that nobody asks for. That a task was cancelled
-is not new to whoever cancelled it by closing the cluster; nor is it that workers which are closing
-no longer reach the scheduler, which closes at the same time.
+is not new to whoever cancelled it by closing the cluster; nor is it that a worker which is closing
+no longer reaches the scheduler, which no worker of ours logs, with or without this preload.
 """
 
 from __future__ import annotations
@@ -42,10 +42,17 @@ def _is_any_running() -> bool:
 
 _FILTERS = [
     ("distributed.worker", _shorten),
-    ("distributed.worker", _is_no_farewell),
-    ("distributed.nanny", _is_no_farewell),
     ("distributed.worker.state_machine", _is_news),
 ]
+
+
+def close_quietly() -> None:
+    """Log nothing of a scheduler or nanny that is not reached while this process's workers close.
+
+    Closing cancels the heartbeat that is under way, which distributed logs with a traceback.
+    """
+    for name in ("distributed.worker", "distributed.nanny"):
+        logging.getLogger(name).addFilter(_is_no_farewell)
 
 
 def dask_setup(worker: Any) -> None:

@@ -31,6 +31,7 @@ from gpusched.graph import early, hook
 from gpusched.logs import follow
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, version_check
+from gpusched.workers.brief_logs import close_quietly
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution, forget_variables
@@ -111,6 +112,7 @@ class DeviceWorker(Worker):
             if refused:
                 logger.warning("not bound to cores %s: %s", sorted(cpus), refused)
         self.device = self._open_device(gpu, device_uuid, device_memory_limit, pool, pool_size)
+        close_quietly()
         self._leaving = False
         self._unreadable: set[Key] = set()
         self.outgoing = Outgoing()

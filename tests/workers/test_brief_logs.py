@@ -32,11 +32,10 @@ def test_failed_task_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_farewells_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
     """What workers and their nannies' threads say of a scheduler that closes with them."""
-    options = {"preload": ["gpusched.workers.brief_logs"]}
     lost = "Failed to communicate with scheduler during heartbeat."
     logger = logging.getLogger("distributed.worker")
     with caplog.at_level(logging.ERROR, logger="distributed.worker"):
-        with Cluster(1, 1, processes=False, worker_options=options):
+        with Cluster(1, 1, processes=False):
             logger.error(lost)
         logger.error(lost)
         logger.error("something else")
