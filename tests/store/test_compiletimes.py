@@ -36,7 +36,7 @@ def test_a_slow_machine_is_learned_and_remembered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = sample_kernel()
-    before = expected(kernel)
+    before = expected(kernel) / DEFAULT
     for _ in range(5):
         learn(kernel, 3 * before)
     assert factor() == pytest.approx(3.0)
@@ -47,7 +47,7 @@ def test_a_slow_machine_is_learned_and_remembered(
 
 def test_machines_that_share_a_folder_are_apart(folder: Path) -> None:
     (folder / FILE).write_text(json.dumps({"another": [9.0, 4]}))
-    learn(sample_kernel(), 2 * expected(sample_kernel()))
+    learn(sample_kernel(), 2 * expected(sample_kernel()) / DEFAULT)
     assert json.loads((folder / FILE).read_text()) == {"another": [9.0, 4],
                                                        platform.node(): [2.0, 1]}  # fmt: skip
 

@@ -1,8 +1,9 @@
 """The compile service's workers: processes that compile one kernel after the other.
 
 Numba compiles with the GIL held, so that threads would wait for each other; and what goes wrong in
-LLVM ends the process that it happens in. They are forked off the service, which has imported
-numba: a worker that did so itself would spend 0.4 s on it.
+LLVM ends the process that it happens in. They are forked off the service, which imports numba
+before the first of them: each that did so itself would spend 0.7 s on it. The one that works only
+where nothing else does is started without, and imports it where nothing else does.
 
 Workers give way to tasks. What tasks wait for is not put off, nor what is worth more than its
 compilation costs them: to do that later costs as much, and all that is computed until then. On two
@@ -45,6 +46,8 @@ _TRIES = 10
 
 Work = Callable[[BinaryIO, BinaryIO], None]
 """What a worker does: reads requests and writes the answers, until there are none."""
+Prepare = Callable[[], Work]
+"""Imports what compiles, and returns what a worker does; called once in a process."""
 Made = Callable[[Compilation, dict[str, Any], bytes], None]
 """Called with a compilation that is done, the answer, and the code: empty after an error."""
 
@@ -127,18 +130,19 @@ class Compilers:
         What there is to do.
     made
         Called with each that is done.
-    work
-        Done by each of them.
+    prepare
+        Returns what each of them does.
 
     Notes
     -----
     Belongs to one event loop. A worker ends when its input does, also if the service is killed.
     """
 
-    def __init__(self, compilations: Compilations, made: Made, work: Work) -> None:
+    def __init__(self, compilations: Compilations, made: Made, prepare: Prepare) -> None:
         self._compilations = compilations
         self._made = made
-        self._do_work = work
+        self._prepare = prepare
+        self._prepared: Work | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: dict[Place, Worker] = {}
         self._doing: dict[Place, Compilation] = {}
@@ -176,6 +180,8 @@ class Compilers:
             if queue.give_back(compilation):
                 return
             answer, code = {"error": f"the compiler's process ended: {ended}", "died": True}, b""
+        except ImportError as error:  # Each client finds out by itself what it lacks.
+            answer, code = {"error": f"the compiler cannot be imported: {error}"}, b""
         if self._compilations.is_wanted(compilation):
             self._made(compilation, answer, code)
             self._stop_others(place, compilation)
@@ -199,7 +205,7 @@ class Compilers:
             self._end(place)
             worker = None
         if worker is None:
-            worker = self._workers[place] = await _forked(self._do_work)
+            worker = self._workers[place] = await _forked(self._prepared_for(place))
         await worker.give_way(nice)
         worker.writer.write(protocol.packed(compilation.request))
         await worker.writer.drain()
@@ -207,6 +213,15 @@ class Compilers:
         if found is None:
             raise ConnectionResetError("no answer")
         return found
+
+    def _prepared_for(self, place: Place) -> Prepare:
+        """Return what a worker begins with: next to nothing, but for the one that has the time."""
+        if self._prepared is None:
+            if place[0]:
+                return self._prepare
+            self._prepared = self._prepare()
+        work = self._prepared
+        return lambda: work
 
     def reap(self) -> None:
         """Let go of workers that have been ended while they had nothing to do."""
@@ -238,19 +253,19 @@ _READY = b"\0"
 """What a worker sends once it is in a session of its own."""
 
 
-async def _forked(work: Work) -> Worker:
+async def _forked(prepare: Prepare) -> Worker:
     """Start a worker; return when it has a priority of its own."""
     here, there = socket.socketpair()
     pid = os.fork()
     if not pid:
-        _in_worker(there, work)
+        _in_worker(there, prepare)
     there.close()
     reader, writer = await asyncio.open_connection(sock=here, limit=protocol.LARGEST)
     await reader.read(len(_READY))
     return Worker(pid, reader, writer)
 
 
-def _in_worker(there: socket.socket, work: Work) -> NoReturn:
+def _in_worker(there: socket.socket, prepare: Prepare) -> NoReturn:
     """Work, in the process that was forked off, in a session that has a priority of its own.
 
     What is open of the service is closed: its lock, and the connections of others, which end when
@@ -265,7 +280,7 @@ def _in_worker(there: socket.socket, work: Work) -> NoReturn:
         os.closerange(3, there.fileno())
         os.closerange(there.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
         with there.makefile("rb") as requests, there.makefile("wb") as answers:
-            work(requests, answers)
+            prepare()(requests, answers)
         os._exit(0)
     except BaseException:  # noqa: BLE001  the loop of the service must not go on here
         traceback.print_exc()

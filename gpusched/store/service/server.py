@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gpusched.newest import Newest
 from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import protocol
 from gpusched.store.service.compilations import Compilation, Compilations
-from gpusched.store.service.compilers import Compilers, Work
+from gpusched.store.service.compilers import Compilers, Prepare
 from gpusched.store.service.start import ForeignPeerError, Place, check_peer
 
 logger = logging.getLogger(__name__)
@@ -49,21 +49,22 @@ class Server:
         The socket that is bound there.
     idle
         Seconds without anything to do after which it ends.
-    work
-        What its workers do.
+    prepare
+        Returns what its workers do.
 
     Notes
     -----
     Belongs to one event loop.
     """
 
-    def __init__(self, place: Place, listening: socket.socket, idle: float, work: Work) -> None:
+    def __init__(self, place: Place, listening: socket.socket, idle: float,
+                 prepare: Prepare) -> None:  # fmt: skip
         self._place = place
         self._listening = listening
         self._bound = _identity(place)
         self._idle = idle
         self._compilations = Compilations()
-        self._compilers = Compilers(self._compilations, self._made, work)
+        self._compilers = Compilers(self._compilations, self._made, prepare)
         self._clients: dict[int, asyncio.StreamWriter] = {}
         self._number = 0
         self._compiled = 0
@@ -264,14 +265,14 @@ def _answers(place: Place) -> bool:
         return True
 
 
-def main(prepared: Callable[[], Work], folder: str, identity: str, idle: str) -> None:
+def main(prepare: Prepare, folder: str, identity: str, idle: str) -> None:
     """Serve at a place, unless another process does; return when somebody serves there.
 
     The process that serves is a child of this one, so that nobody has to wait for its end.
 
     Parameters
     ----------
-    prepared
+    prepare
         Imports what compiles, which clients do not wait for, and returns what workers do.
     folder, identity
         Of the place.
@@ -286,8 +287,9 @@ def main(prepared: Callable[[], Work], folder: str, identity: str, idle: str) ->
         listening = bound(place)
         if os.fork():
             os._exit(0)  # The child has the lock, too.
-        asyncio.run(_serve(place, listening, float(idle), prepared()))
+        asyncio.run(_serve(place, listening, float(idle), prepare))
 
 
-async def _serve(place: Place, listening: socket.socket, idle: float, work: Work) -> None:
-    await Server(place, listening, idle, work).serve()
+async def _serve(place: Place, listening: socket.socket, idle: float,
+                 prepare: Prepare) -> None:  # fmt: skip
+    await Server(place, listening, idle, prepare).serve()

@@ -15,7 +15,7 @@ import pytest
 
 from gpusched.store.service import compilers, protocol
 from gpusched.store.service.compilations import Compilation, Compilations
-from gpusched.store.service.compilers import Compilers
+from gpusched.store.service.compilers import Compilers, Work
 from tests.waiting import PATIENCE
 
 pytestmark = [
@@ -33,12 +33,17 @@ class Workers:
         self.queue = Compilations()
         self.answers: list[dict[str, Any]] = []
         self.answered = asyncio.Event()
-        self.compilers = Compilers(self.queue, self._made, self._work)
+        self.prepared_here = 0
+        self.compilers = Compilers(self.queue, self._made, self._prepare)
 
     def _made(self, compilation: Compilation, answer: dict[str, Any], code: bytes) -> None:
         self.queue.finish(compilation)
         self.answers.append(answer)
         self.answered.set()
+
+    def _prepare(self) -> Work:
+        self.prepared_here += 1
+        return self._work
 
     def _work(self, requests: BinaryIO, answers: BinaryIO) -> None:
         while (frame := protocol.read(requests)) is not None:
@@ -96,7 +101,7 @@ async def answer_of_the_dead() -> dict[str, Any]:
         queue.finish(compilation)
         answer.set_result(found)
 
-    dying = Compilers(queue, made, die)
+    dying = Compilers(queue, made, lambda: die)
     queue.add((0, 0), {"key": "a", "awaited": True})
     dying.call()
     try:
@@ -144,6 +149,42 @@ def test_who_dies_with_nothing_to_do_dies_of_no_kernel(tmp_path: Path, reaped: b
     ended, tries = asyncio.run(asyncio.wait_for(run, PATIENCE))
     assert tries == [1, 1]
     assert not psutil.pid_exists(ended)
+
+
+async def prepared_after_each(folder: Path) -> list[int]:
+    """Return how often this process has imported a compiler, after an idle request and others."""
+    found = Workers(folder)
+    found.first.touch()
+    counts = []
+    for key, urgent in (("a", False), ("b", True), ("c", True), ("d", False)):
+        found.ask(key, urgent=urgent)
+        await found.done()
+        counts.append(found.prepared_here)
+    found.compilers.close()
+    return counts
+
+
+def test_the_compiler_is_not_imported_beside_tasks_for_what_can_wait(tmp_path: Path) -> None:
+    counts = asyncio.run(asyncio.wait_for(prepared_after_each(tmp_path), PATIENCE))
+    assert counts == [0, 1, 1, 1]
+
+
+async def answer_without_a_compiler(folder: Path) -> list[dict[str, Any]]:
+    found = Workers(folder)
+
+    def prepare() -> Work:
+        raise ImportError("no llvmlite")
+
+    found.compilers._prepare = prepare
+    found.ask("a", urgent=True)
+    await found.done()
+    found.compilers.close()
+    return found.answers
+
+
+def test_clients_learn_that_there_is_no_compiler(tmp_path: Path) -> None:
+    (answer,) = asyncio.run(asyncio.wait_for(answer_without_a_compiler(tmp_path), PATIENCE))
+    assert answer == {"error": "the compiler cannot be imported: no llvmlite"}
 
 
 async def urged_as_the_first_dies(folder: Path) -> list[dict[str, Any]]:

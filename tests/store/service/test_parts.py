@@ -197,7 +197,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> starting.Place:
 def served(place: starting.Place, monkeypatch: pytest.MonkeyPatch) -> list[Compilation]:
     """Return the compilations that a service which starts at a place finds there."""
     with socket.socket(socket.AF_UNIX) as listening:
-        found = Server(place, listening, idle=1.0, work=serve)
+        found = Server(place, listening, idle=1.0, prepare=lambda: serve)
         monkeypatch.setattr(found._compilers, "call", lambda: None)
         found._take_left()
         found._take_left()
