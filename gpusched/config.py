@@ -49,6 +49,65 @@ def get(key: str) -> Any:
     return dask.config.get(f"gpusched.{key}")
 
 
+class ChoiceError(ValueError):
+    """A value cannot be chosen; the message has those that can."""
+
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "device": ("auto", "off", "require"),
+    "random": ("numpy", "device"),
+    "fusion.compile": ("background", "wait", "off"),
+    "fusion.compiler": ("service", "process"),
+    "fusion.mathematics": ("exact", "fast"),
+    "fusion.tier": ("any", "fused", "unfused"),
+}
+"""What settings of fusion take that are one of a few words."""
+
+
+def chosen(name: str, value: Any) -> str:
+    """Return a value of a setting that is one of a few words.
+
+    Parameters
+    ----------
+    name
+        Of the setting, without ``gpusched.``.
+    value
+        What it is set to. Without quotes, YAML takes "off" for false.
+
+    Raises
+    ------
+    ChoiceError
+        If that is another value.
+
+    Examples
+    --------
+    >>> from gpusched import config
+    >>> config.chosen("device", False)
+    'off'
+    """
+    words = WORDS[name]
+    found = "off" if value is False and "off" in words else value
+    if found not in words:
+        *others, last = map(repr, words)
+        told = f"write {', '.join(others)} or {last}"
+        raise ChoiceError(f"gpusched.{name} cannot be {value!r}: {told}")
+    return str(found)
+
+
+def word(name: str) -> str:
+    """Return what the configuration has for a setting that is one of a few words, as `chosen`.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched import config
+    >>> with dask.config.set({"gpusched.fusion.tier": "fused"}):
+    ...     config.word("fusion.tier")
+    'fused'
+    """
+    return chosen(name, get(name))
+
+
 def settings() -> dict[str, Any]:
     """Return every setting's present value by its dotted name.
 

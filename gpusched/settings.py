@@ -8,6 +8,7 @@ from typing import Any
 
 import dask.config
 
+from gpusched import config
 from gpusched.quantities import read_bytes, read_count, read_seconds
 from gpusched.setting_origins import effective_settings
 
@@ -39,6 +40,10 @@ def _choice(*allowed: Any) -> Kind:
             raise ValueError(f"{name} cannot be {value!r}: write {words}")
 
     return read
+
+
+def _word(name: str, value: Any) -> None:
+    config.chosen(name.removeprefix("gpusched."), value)
 
 
 def _mapping(name: str, value: Any) -> None:
@@ -92,18 +97,13 @@ def _anything(name: str, value: Any) -> None:
 
 
 KINDS: dict[str, Kind] = {
-    "device": _choice("auto", "off", "require", False),
-    "random": _choice("numpy", "device"),
+    **dict.fromkeys(config.WORDS, _word),
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
     "fusion.cache-size": _or(_bytes, None),
     "fusion.import-early": _flag,
-    "fusion.compile": _choice("background", "wait", "off"),
-    "fusion.tier": _choice("any", "fused", "unfused"),
-    "fusion.compiler": _choice("service", "process"),
     "fusion.compile-patience": _seconds,
     "fusion.minimum-elements": _count(),
-    "fusion.mathematics": _choice("exact", "fast"),
     "fusion.minimum-operations": _count(),
     "fusion.single-operation-bytes": _or(_bytes, None),
     "fusion.maximum-operations": _count(1),

@@ -32,7 +32,7 @@ MAY_USE = {
     "serialization": {"adapters", "config", "events", "nvtx_ranges", "placed"},
     "setting_origins": {"config"},
     "threadsafe": {"config", "events", "orphans"},
-    "settings": {"quantities", "setting_origins"},
+    "settings": {"config", "quantities", "setting_origins"},
     "store": {"breaks", "config", "emit", "events", "files"},
     "backends": {
         "adapters",
@@ -82,6 +82,7 @@ MAY_USE = {
         "backends",
         "breaks",
         "chunking",
+        "config",
         "editing",
         "emit",
         "graph",
@@ -138,6 +139,7 @@ MAY_USE = {
     "profiling": {"adapters", "config", "events", "inspection", "machine", "rendering", "roles"},
     "tuning": {
         "backends",
+        "config",
         "editing",
         "emit",
         "inspection",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpusched import config
-from gpusched.emit.choices import ChoiceError
+from gpusched.config import ChoiceError
 from gpusched.quantities import read_bytes, read_seconds
 from gpusched.store.statistics import updating
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched import config
+from gpusched.config import ChoiceError
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel, Options
 from gpusched.emit.policy import WIDEST
@@ -25,49 +25,6 @@ SENSIBLE: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 """Values by target and name; see `gpusched.emit.kernel.Options` for what they mean."""
-
-
-WORDS: dict[str, tuple[str, ...]] = {
-    "device": ("auto", "off", "require"),
-    "random": ("numpy", "device"),
-    "fusion.compile": ("background", "wait", "off"),
-    "fusion.compiler": ("service", "process"),
-    "fusion.tier": ("any", "fused", "unfused"),
-}
-"""What settings take that are one of a few words. Without quotes, YAML takes "off" for false."""
-
-
-class ChoiceError(ValueError):
-    """A value cannot be chosen; the message has those that can."""
-
-
-def word(name: str) -> str:
-    """Return what the configuration has for a setting that is one of a few words.
-
-    Parameters
-    ----------
-    name
-        Of the setting, without ``gpusched.``.
-
-    Raises
-    ------
-    ChoiceError
-        If the configuration has something else.
-
-    Examples
-    --------
-    >>> import dask
-    >>> from gpusched.emit.choices import word
-    >>> with dask.config.set({"gpusched.fusion.tier": "fused"}):
-    ...     word("fusion.tier")
-    'fused'
-    """
-    found, words = config.get(name), WORDS[name]
-    found = "off" if found is False and "off" in words else found
-    if found not in words:
-        *others, last = map(repr, words)
-        raise ChoiceError(f"gpusched.{name} is {found!r}: it takes {', '.join(others)} or {last}")
-    return str(found)
 
 
 def possible(kernel: Kernel, target: str) -> dict[str, tuple[int, ...]]:

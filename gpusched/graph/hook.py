@@ -12,9 +12,10 @@ import dask
 from dask.core import flatten
 
 from gpusched.chunking import size
+from gpusched.config import chosen
 from gpusched.graph import callsites, early
 from gpusched.graph.frontends import entry
-from gpusched.plan.overrides import Overrides, active, checked
+from gpusched.plan.overrides import Overrides, active
 
 
 class Hook:
@@ -133,7 +134,7 @@ def intercepting(function: Callable[..., Any]) -> Iterator[None]:
         _interceptors.remove(function)
 
 
-_MATHEMATICS = "gpusched.fusion.mathematics"
+_MATHEMATICS = "fusion.mathematics"
 
 
 def _configure(settings: dict[str, Any]) -> None:
@@ -165,7 +166,7 @@ class _Switch:
             size.KEY: size.for_fusion(on),
         }
         if self._mathematics is not None:
-            settings[_MATHEMATICS] = checked(self._mathematics, "mathematics")
+            settings[f"gpusched.{_MATHEMATICS}"] = chosen(_MATHEMATICS, self._mathematics)
         self._before.append({key: dask.config.get(key, None) for key in settings})
         _configure(settings)
 

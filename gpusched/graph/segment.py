@@ -15,11 +15,10 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
+from gpusched import config
 from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.emit import choices
-from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions, pieces
@@ -493,7 +492,7 @@ class Segment:
                 examination: Examination, short: bool = False) -> None:  # fmt: skip
         recorder = Recorder(self.overrides.on(_device(inputs)), self.overrides.bounds.most)
         recorder.moved = isinstance(registers, Moved)
-        mode = choices.word("fusion.compile")
+        mode = config.word("fusion.compile")
         compiled = short and mode != tiers.OFF
         recorder.patient = compiled or mode == tiers.WAIT or self.overrides.waits
         take()
@@ -515,7 +514,7 @@ class Segment:
                     tiers.wait(found.kernels)
                 if self._is_ready(found):
                     results, seconds = recorder.run(found, flat(inputs))
-        except (MemoryError, OverrideError, ChoiceError, PieceReturnedError):
+        except (MemoryError, OverrideError, config.ChoiceError, PieceReturnedError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
             # run is not what the user's version of a kernel does, nor what was configured.
             raise

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
-from gpusched.emit.choices import word
+from gpusched.config import word
 from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
 from gpusched.graph.partials import name_of
 from gpusched.graph.segment import Segment, flat

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.backends import cache
+from gpusched.config import word
 from gpusched.editing.edited import Edited, edited_file
 from gpusched.emit import generate, hostloops
-from gpusched.emit.choices import word, words
+from gpusched.emit.choices import words
 from gpusched.emit.kernel import Kernel
 from gpusched.inspection.cost import Work, work_of
 from gpusched.inspection.machinecode import capability, cpu_llvm, cuda_code

@@ -17,15 +17,12 @@ from typing import Any, NamedTuple
 from gpusched import config
 from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
-from gpusched.emit import choices
 from gpusched.emit.editions import EditionError
-from gpusched.emit.kernel import EXACT, FAST, Edition, Kernel, unchecked
+from gpusched.emit.kernel import EXACT, Edition, Kernel, unchecked
 from gpusched.plan.tiers import ANY, FUSED
 from gpusched.quantities import read_bytes
 from gpusched.store.handles import Runnable
 
-MATHEMATICS = (EXACT, FAST)
-"""How exact a kernel's mathematics is."""
 NUMPY, DRAWN = "numpy", "device"
 """Random numbers are NumPy's, or drawn by the GPU."""
 AUTO, OFF, REQUIRE = "auto", "off", "require"
@@ -75,20 +72,6 @@ def bounds() -> Bounds:
         ),
         config.get("fusion.maximum-operations"),
     )
-
-
-def checked(mode: Any, where: str) -> str:
-    """Return a mode of mathematics; `ValueError` for anything else, with `where` it was found.
-
-    Examples
-    --------
-    >>> from gpusched.plan.overrides import checked
-    >>> checked("fast", "mathematics")
-    'fast'
-    """
-    if mode not in MATHEMATICS:
-        raise ValueError(f"{where} is {mode!r}: say 'exact' or 'fast'")
-    return str(mode)
 
 
 def applied(kernel: Kernel, mode: str) -> Kernel:
@@ -255,9 +238,8 @@ def active() -> Overrides:
     False
     """
     found = _applied + _scoped.get()
-    mathematics = checked(config.get("fusion.mathematics"), "gpusched.fusion.mathematics")
-    tier, device = choices.word("fusion.tier"), choices.word("device")
-    said = Overrides((), mathematics, tier, device, bounds(), choices.word("random"))
+    mathematics, tier = config.word("fusion.mathematics"), config.word("fusion.tier")
+    said = Overrides((), mathematics, tier, config.word("device"), bounds(), config.word("random"))
     if not found and said == NONE:
         return NONE
     last: dict[str, Override] = {}

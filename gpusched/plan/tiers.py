@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, thread_time
 
-from gpusched import events
-from gpusched.emit import choices
+from gpusched import config, events
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import DEFINED
 from gpusched.store import background, uncompiled, unfusedtimes, worthwhile
@@ -64,7 +63,7 @@ def wait(kernels: Iterable[Runnable]) -> None:
 def _compile(kernel: Runnable) -> None:
     try:
         kernel.wait()
-    except (MemoryError, OSError, choices.ChoiceError):
+    except (MemoryError, OSError, config.ChoiceError):
         raise  # It says nothing about the kernel.
     except Exception as error:
         if not (isinstance(kernel, Handle) and has_unfused(kernel.kernel)):
@@ -99,7 +98,7 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     expected = min([seconds, *(handle.least * len(waiting) for handle in waiting)])
     for handle in waiting:
         handle.count(seconds / len(waiting), graph)
-    if choices.word("fusion.compile") != BACKGROUND or all(handle.urgent for handle in waiting):
+    if config.word("fusion.compile") != BACKGROUND or all(handle.urgent for handle in waiting):
         return
     times = unfusedtimes.here()
     noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])

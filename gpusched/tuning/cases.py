@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.devices import HOST, Device, device_of
+from gpusched.config import ChoiceError
 from gpusched.editing.samples import labels, numbers
 from gpusched.emit import generate
-from gpusched.emit.choices import ChoiceError
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import SEARCHED
 from gpusched.inspection.kernel_listings import ExplainedKernel

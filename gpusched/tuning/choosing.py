@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpusched.backends.devices import Device, device_of
-from gpusched.emit.choices import TARGETS, ChoiceError
+from gpusched.config import ChoiceError
+from gpusched.emit.choices import TARGETS
 from gpusched.emit.kernel import Options
 from gpusched.inspection.explanation import explain
 from gpusched.inspection.kernel_listings import ExplainedKernel

@@ -31,7 +31,7 @@ from gpusched.backends.buffer_pool import (
     configured_limit,
     pool,
 )
-from gpusched.emit.choices import ChoiceError
+from gpusched.config import ChoiceError
 
 SHAPE = (SMALLEST // 4,)
 FLOAT = np.dtype("float32")

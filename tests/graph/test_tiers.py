@@ -20,7 +20,7 @@ import pytest
 
 import gpusched
 from gpusched.backends import cache
-from gpusched.emit.choices import ChoiceError
+from gpusched.config import ChoiceError
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.segment import Segment
 from gpusched.plan import tiers
@@ -148,7 +148,7 @@ def test_off_compiles_nothing(compiler: Compiler, pays: None, mode: Any) -> None
 def test_another_word_is_an_error(compiler: Compiler) -> None:
     with (
         dask.config.set({"gpusched.fusion.compile": "later"}),
-        pytest.raises(ChoiceError, match="'later': it takes 'background', 'wait' or 'off'"),
+        pytest.raises(ChoiceError, match="'later': write 'background', 'wait' or 'off'"),
     ):
         computed(expression)
 
@@ -367,7 +367,7 @@ def test_the_tier_goes_with_a_computation_to_the_workers(compiler: Compiler) -> 
 def test_another_tier_is_an_error() -> None:
     with (
         dask.config.set({"gpusched.fusion.tier": "second"}),
-        pytest.raises(ChoiceError, match="'second': it takes 'any', 'fused' or 'unfused'"),
+        pytest.raises(ChoiceError, match="'second': write 'any', 'fused' or 'unfused'"),
     ):
         computed(expression)
 

@@ -20,7 +20,8 @@ import gpusched
 from gpusched.backends.cache import kernels
 from gpusched.backends.cuda.geometry import geometry
 from gpusched.backends.devices import HOST
-from gpusched.emit.choices import ChoiceError, defaults, possible
+from gpusched.config import ChoiceError
+from gpusched.emit.choices import defaults, possible
 from gpusched.emit.kernel import Kernel, Options
 from gpusched.emit.policy import BLOCK
 from gpusched.kernels.errors import KernelError

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from gpusched import config
 from gpusched.dataclass import dataclass
-from gpusched.emit import choices
 from gpusched.emit.operations import DEFINED
 from gpusched.store import (
     codefiles,
@@ -302,7 +302,7 @@ def is_used() -> bool:
     ChoiceError
         If it has something else than one of the two.
     """
-    return choices.word("fusion.compiler") == "service"
+    return config.word("fusion.compiler") == "service"
 
 
 def _is_data(kernel: Kernel) -> bool:
