@@ -49,6 +49,7 @@ try:
     from dask.array.routines import _inner_apply_along_axis as apply_along_axis
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
+    from dask.array.routines import _select as select
     from dask.array.routines import _tensordot as tensordot
 
     # What `ones`, `zeros` and `full` make their chunks with.
@@ -84,6 +85,7 @@ __all__ = [
     "prefixscan_combine",
     "prefixscan_first",
     "searchsorted_block",
+    "select",
     "sqrt",
     "take",
     "tensordot",

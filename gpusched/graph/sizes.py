@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from dask.array.core import finalize
 
 from gpusched.adapters.tasks import (
@@ -124,8 +125,10 @@ class Sizes:
         """
         node = tasks.get(key)
         if isinstance(node, DataNode):
-            known = hasattr(node.value, "__array_ufunc__") and hasattr(node.value, "shape")
-            return (node.value.itemsize, node.value.shape) if known else None
+            # Of dataframes, any attribute may be a column.
+            dtype = getattr(node.value, "dtype", None)
+            known = isinstance(dtype, np.dtype) and hasattr(node.value, "shape")
+            return (dtype.itemsize, node.value.shape) if known else None
         return self._told.get(_layer(key if node is None else result_key(node)))
 
     def of_first_step(self, node: Any) -> int | None:

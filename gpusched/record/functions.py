@@ -74,6 +74,41 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     return LazyChunk(recorder, node, fresh=True)
 
 
+@records(np.select)
+def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """As NumPy does, but that it copies the choices one over the other, the first one last."""
+    lists = type(condlist) in (list, tuple) and type(choicelist) in (list, tuple)
+    if not lists or not 0 < len(condlist) == len(choicelist):
+        raise UnfusibleError(GraphBreak.OPERAND, "conditions or choices that NumPy refuses")
+    if not all(type(c) in (LazyChunk, np.ndarray) and c.dtype == bool for c in condlist):
+        raise UnfusibleError(GraphBreak.OPERAND, "a condition that is not an array of truth values")
+    values = (*choicelist, default)
+    if not all(type(v) in (LazyChunk, np.ndarray, bool, int, float, complex) for v in values):
+        raise UnfusibleError(GraphBreak.OPERAND, "a choice that is not an array or a number")
+    try:
+        # Numbers of Python's take the dtype of the others.
+        dtype = np.result_type(*(getattr(v, "dtype", v) for v in values))
+    except (TypeError, OverflowError) as error:
+        raise UnfusibleError(GraphBreak.OPERAND, str(error)) from error
+    if dtype.kind not in "biufc":
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
+    # NumPy has made arrays of int64 of them: those that do not fit wrap around, or it raises.
+    integers = [v for v in choicelist if type(v) is int]
+    if (dtype.kind == "u" and integers) or not all(
+        _fits(v, dtype) for v in (*integers, default) if type(v) is int
+    ):
+        raise UnfusibleError(GraphBreak.OPERAND, f"Python integer among choices of {dtype}")
+    number = not isinstance(default, LazyChunk | np.ndarray)
+    found = np.asarray(default, dtype)[()] if number else default.astype(dtype)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        found = np.where(condition, choice, found)
+    return found
+
+
+def _fits(value: int, dtype: np.dtype) -> bool:
+    return dtype.kind not in "iu" or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+
+
 @records(np.clip)
 def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, *,
           min: Any = _MISSING, max: Any = _MISSING) -> Any:  # fmt: skip

@@ -7,8 +7,9 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
-from dask._task_spec import List, Task, TaskRef
+from dask._task_spec import DataNode, List, Task, TaskRef
 from dask.array.core import finalize
 from dask.array.optimization import optimize
 
@@ -144,3 +145,24 @@ def test_programs_with_functions_of_others_may_take_more(function: Any, whole: b
         (y,) = dask.optimize((x + 1).map_blocks(function, dtype="f8"))
     programs = [p for n in y.dask.values() if isinstance(p := getattr(n, "func", None), Program)]
     assert programs and all(each.remaining.whole is whole for each in programs)
+
+
+def test_only_arrays_have_lengths() -> None:
+    table = pd.DataFrame({"itemsize": [1.0], "shape": [2.0]})
+    tasks = {k: DataNode(k, v) for k, v in {"a": np.ones((2, 3), "f4"), "t": table}.items()}
+    sizes = Sizes({})
+    assert sizes.lengths(tasks, "a") == (4, (2, 3))
+    assert sizes.lengths(tasks, "t") is None
+
+
+def test_arrays_of_dataframes_are_batched_with_others() -> None:
+    pytest.importorskip("pyarrow")
+    from dask import dataframe as dd
+
+    table = pd.DataFrame(np.random.default_rng(0).random((30, 4)))
+    settings = {"fusion.minimum-elements": 0, "fusion.minimum-operations": 0,
+                "batching.least": 1, "batching.tasks": 3}  # fmt: skip
+    with dask.config.set({f"gpusched.{name}": value for name, value in settings.items()}):
+        with gpusched.enable():
+            found = dd.from_pandas(table, npartitions=2).mean(axis="index").values.compute()
+    np.testing.assert_allclose(found, table.mean(axis="index"))

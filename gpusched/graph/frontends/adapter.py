@@ -72,20 +72,36 @@ COUNTERPARTS = {
     "dask_array._einsum": ("dask.array.einsumfuncs",),
     "dask_array._overlap": ("dask.array.overlap",),
     "dask_array._shuffle": ("dask.array._shuffle",),
-    "dask_array._ufunc": ("dask.array.ufunc",),
+    "dask_array._ufunc": ("dask.array.routines", "dask.array.ufunc"),
     "dask_array._utils": ("dask.array.utils",),
     "dask_array.creation._utils": ("dask.array.creation", "dask.array.wrap"),
+    "dask_array.fft": ("dask.array.fft",),
     "dask_array.io._store": ("dask.array.core",),
+    "dask_array.linalg._cholesky": ("dask.array.linalg",),
+    "dask_array.linalg._qr": ("dask.array.linalg",),
     "dask_array.linalg._tensordot": ("dask.array.routines",),
+    "dask_array.linalg._utils": ("dask.array.linalg",),
     "dask_array.random._expr": ("dask.array.random",),
     "dask_array.reductions._common": ("dask.array.reductions",),
     "dask_array.reductions._cumulative": ("dask.array.reductions",),
+    "dask_array.reductions._percentile": ("dask.array.percentile",),
+    "dask_array.routines._apply": ("dask.array.routines",),
+    "dask_array.routines._gradient": ("dask.array.routines",),
+    "dask_array.routines._indexing": ("dask.array.routines",),
+    "dask_array.routines._search": ("dask.array.routines",),
+    "dask_array.routines._unique": ("dask.array.routines",),
+    "dask_array.slicing._bool_index": ("dask.array.slicing",),
     "dask_array.slicing._utils": ("dask.array.slicing",),
+    "dask_array.slicing._vindex": ("dask.array.core",),
 }
 """Modules of dask-array, and of dask's array expressions, and those of dask with functions of the
 same names."""
 
 REWRITTEN = {
+    "dask_array._chunk.arange":
+        ("dask.array.chunk.arange", "685b4810ad010b4f"),
+    "dask_array._chunk.linspace":
+        ("dask.array.chunk.linspace", "d95f705dafaafd1a"),
     "dask_array._core_utils._concatenate2":
         ("dask.array.core._concatenate2", "af3d1144b953b56d"),
     "dask_array._core_utils.concatenate3":
@@ -96,6 +112,8 @@ REWRITTEN = {
         ("dask.array.backends._nannumel", "0b4445dd31085e41"),
     "dask_array._dispatch._numel":
         ("dask.array.backends._numel_ndarray", "96898160d8322a80"),
+    "dask_array._histogram._block_hist":
+        ("dask.array.routines._block_hist", "227a0304fa201489"),
     "dask_array._utils.array_safe":
         ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
     "dask_array._utils.asarray_safe":

@@ -71,8 +71,8 @@ _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
 _CREATING = (np.arange, np.array, np.asarray, np.eye, np.full, np.identity, np.linspace, np.ones,
              np.zeros)  # fmt: skip
-_JOINING = (np.concatenate, np.ravel_multi_index, np.stack)
-"""Functions whose first argument is a list or tuple of arrays."""
+_JOINING = {np.concatenate: 1, np.ravel_multi_index: 1, np.select: 2, np.stack: 1}
+"""Functions whose first arguments are lists or tuples of arrays, and how many are."""
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
 
@@ -211,13 +211,8 @@ def _results_of(function: Any) -> int | None:
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     name = function.__name__
-    if function in _JOINING and args and isinstance(args[0], Items | Listing | Row):
-        # NumPy reads what the arrays hold, and keeps neither these nor the list.
-        several = (args[0].item,) if isinstance(args[0], Row) else args[0].items
-        for kind in several:
-            if not is_array(kind) and kind is not Kind.NUMBERS:
-                refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
-        args = (Kind.ARRAY if any(map(is_array, several)) else Kind.NUMBERS, *args[1:])
+    lists = _JOINING.get(function, 0)
+    args = [*(_of_several(name, kind, lists > 1) for kind in args[:lists]), *args[lists:]]
     if function in _OF_SHAPES and len(args) == 1 and is_shape(args[0]) and not names:
         return Kind.PLAIN, False
     _check(name, HANDLERS[function], args, names)
@@ -228,6 +223,22 @@ def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, b
     if has(function, "view") or function is np.real_if_close:
         return Kind.ARRAY, True
     return Kind.FRESH if has(function, "fresh") else Kind.ARRAY, False
+
+
+def _of_several(name: str, kind: Any, numbers: bool) -> Any:
+    """Return the kind of an argument that may be a list: NumPy reads what its arrays hold.
+
+    It keeps neither these nor the list. `numbers` says whether there may be numbers among them.
+    """
+    if not isinstance(kind, Items | Listing | Row):
+        return kind
+    several = (kind.item,) if isinstance(kind, Row) else kind.items
+    for each in several:
+        if not is_array(each) and each is not Kind.NUMBERS and not (numbers and is_plain(each)):
+            refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(each)}")
+    if any(map(is_array, several)):
+        return Kind.ARRAY
+    return Kind.NUMBERS if Kind.NUMBERS in several else Kind.SHAPE
 
 
 def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: Names) -> None:
@@ -377,7 +388,9 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     function = callee.value
     given = (*args, *names.values())
     if function is len and len(args) == 1:
-        if is_array(args[0]) or is_shape(args[0]) or items_of(args[0]) is not None:
+        if (items := items_of(args[0])) is not None:
+            return Known(len(items))
+        if is_array(args[0]) or is_shape(args[0]):
             return Kind.PLAIN
     elif function is isinstance and len(args) == 2:
         return _instance(*args)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
@@ -25,6 +27,12 @@ from gpusched.graph.safety.kinds import (
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter
+
+_OF_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "//": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+"""What is computed of known integers while a function is examined."""
 
 _COMPARED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
@@ -50,7 +58,19 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, Kind.FRESH, pops=2)
     if symbol == "@" and is_array(found):
         return push(state, Kind.ARRAY, pops=2)
+    if known := _computed(left, right, symbol.removesuffix("=")):
+        return push(state, known, pops=2)
     return push(state, found, pops=2)
+
+
+def _computed(left: Any, right: Any, symbol: str) -> Known | None:
+    """Return what is known of arithmetic with integers; None if nothing is, or it would raise."""
+    if not isinstance(left, Known) or not isinstance(right, Known) or symbol not in _OF_NUMBERS:
+        return None
+    numbers = left.value, right.value
+    if not all(type(number) is int for number in numbers) or (symbol in "//%" and not numbers[1]):
+        return None
+    return Known(_OF_NUMBERS[symbol](*numbers))
 
 
 @rule("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")
@@ -160,7 +180,15 @@ def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> 
     owner, start, stop = state.stack[-3:]
     if not (is_plain(start) and is_plain(stop)):
         refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
-    return push(state.aged() if is_array(owner) else state, _item(owner, Kind.PLAIN), pops=3)
+    found = _item(owner, _slice([start, stop]))
+    return push(state.aged() if is_array(owner) else state, found, pops=3)
+
+
+def _slice(ends: Sequence[Any]) -> Any:
+    """Return the kind of a slice, which is known if a tuple can be cut by it."""
+    values = [end.value if isinstance(end, Known) else NotImplemented for end in ends]
+    cuts = all(type(value) in (int, type(None)) for value in values) and values[2:] != [0]
+    return Known(slice(*values)) if cuts else Kind.PLAIN
 
 
 def _item(owner: Any, index: Any) -> Any:
@@ -175,6 +203,8 @@ def _item(owner: Any, index: Any) -> Any:
         return items[number]
     if isinstance(owner, Listing | Row) and number is not None:
         return item_of(owner)
+    if items is not None and isinstance(index, Known) and type(index.value) is slice:
+        return Items(items[index.value])
     if is_shape(owner) and number is not None:
         return Kind.PLAIN
     if is_shape(owner) and is_plain(index):
@@ -187,7 +217,7 @@ def _build_slice(self: Interpreter, state: State, instruction: Instruction) -> A
     count = int(instruction.arg or 0)
     if not all(map(is_plain, state.stack[-count:])):
         refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
-    return push(state, Kind.PLAIN, pops=count)
+    return push(state, _slice(state.stack[-count:]), pops=count)
 
 
 @rule("BUILD_TUPLE")
