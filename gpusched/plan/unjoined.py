@@ -7,11 +7,14 @@ borders of the arrays, on copies of the few rows and columns around those. Resul
 by bit, since every element of an elementwise kernel is computed alone. So are those of a reduction
 by label: it joins one element after the other to what is in the results' buffers, and of two
 elements of one result, the call for the first one is the earlier one, since `cut` yields what
-differs along an axis alone in ascending order.
+differs along an axis alone in ascending order. How many columns it joins before the next ones does
+not change that, so the kernel is made for how the parts are in memory, which need not be as their
+whole would be.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Collection, Sequence
@@ -26,7 +29,7 @@ from gpusched import events
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import note
-from gpusched.emit.kernel import Access
+from gpusched.emit.kernel import Access, Kernel
 from gpusched.emit.policy import LEAST_JOINED, NARROWEST
 from gpusched.plan import timing
 from gpusched.plan.grids import (
@@ -57,6 +60,9 @@ class Copy:
     """The halo of a border between joined arrays: the elements around it."""
 
     shape: Shape
+    """As it is in memory."""
+    axes: Shape
+    """Which of its axes are those of the whole."""
     dtype: np.dtype
     parts: tuple[tuple[int, Index, Index], ...]
     """(register, part that is read, place)."""
@@ -66,9 +72,13 @@ class Copy:
         """Bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    def empty(self) -> np.ndarray:
+        """Return the array before its elements are read."""
+        return np.empty(self.shape, self.dtype).transpose(self.axes)
+
     def made(self, registers: Registers) -> np.ndarray:
         """Return the array."""
-        whole = np.empty(self.shape, self.dtype)
+        whole = self.empty()
         for register, part, place in self.parts:
             whole[place] = registers[register][part]
         return whole
@@ -82,8 +92,7 @@ class Region:
     """Where it is."""
     inputs: tuple[tuple[int, Index], ...]
     """By input: its register, or ``~k`` for copy ``k``, and the part that is read."""
-    numbers: tuple[Any, ...]
-    """Constants, loop sizes and strides (in elements)."""
+    loops: Loops
     copies: tuple[Copy, ...]
 
     @property
@@ -103,6 +112,11 @@ class UnjoinedLaunch(Launch):
     """Arrays that would be joined."""
     regions: tuple[Region, ...]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kernel = self.kernel.kernel
+        self._numbers = [passed(kernel, self.constants, region.loops) for region in self.regions]
+
     @property
     def bytes_copied(self) -> int:
         """What is copied of the halos."""
@@ -121,7 +135,8 @@ class UnjoinedLaunch(Launch):
             buffers.append(output.shaped(registers[output.register]))
 
         def compute() -> int:
-            each = (self._compute(region, registers, buffers) for region in self.regions)
+            calls = zip(self.regions, self._numbers, strict=True)
+            each = (self._compute(*call, registers, buffers) for call in calls)
             return reduce(operator.or_, each)
 
         errors = timing.timed(self, compute) if events.active else compute()
@@ -131,7 +146,8 @@ class UnjoinedLaunch(Launch):
             if not output.is_result:
                 output.finish(registers[output.register], registers)
 
-    def _compute(self, region: Region, registers: Registers, buffers: list[Any]) -> int:
+    def _compute(self, region: Region, numbers: tuple[Any, ...], registers: Registers,
+                 buffers: list[Any]) -> int:  # fmt: skip
         """Compute one part; return the floating-point errors."""
         copies = [copy.made(registers) for copy in region.copies]
         arguments = [
@@ -139,7 +155,7 @@ class UnjoinedLaunch(Launch):
             for source, part in region.inputs
         ]
         arguments += [window(buffer[region.index]) for buffer in buffers]
-        return self.kernel.call(*arguments, *region.numbers) or 0
+        return self.kernel.call(*arguments, *numbers) or 0
 
 
 def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Registers) -> set[int]:
@@ -262,15 +278,18 @@ def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Unjo
     computed = tuple(region for region in regions if region is not None)
     if len(computed) < len(regions):
         return LOOPS
+    if 2 * sum(region.nbytes for region in computed) > nbytes:
+        return COPIED
     parts = [k for reach in reading.reaches for k in reach.grid.parts.values()]
     others = [register for register in launch.inputs if register not in reading.starts]
     inputs = tuple(dict.fromkeys(parts + others))
     # What is read beside what would be joined may be one of its parts.
     read = min(launch.bytes_read, sum(arrays[register].nbytes for register in inputs))
     given = {field.name: getattr(launch, field.name) for field in fields(launch) if field.init}
-    changed = {"inputs": inputs, "bytes_read": read}
-    unjoined = UnjoinedLaunch(**given | changed, parts=len(parts), regions=computed)
-    return unjoined if 2 * unjoined.bytes_copied <= nbytes else COPIED
+    fitted = _fitted(kernel, [region.loops for region in computed])
+    runs = launch.kernel if fitted == kernel else launch.device.compile(fitted)
+    changed = {"kernel": runs, "inputs": inputs, "bytes_read": read}
+    return UnjoinedLaunch(**given | changed, parts=len(parts), regions=computed)
 
 
 def _divides(launch: Launch) -> bool:
@@ -360,11 +379,11 @@ class _Reading:
                 inputs.append((register, (index[self._labels],)))
             else:
                 inputs.append((register, _shared(self.arrays[register].shape, self._at(k, index))))
-        numbers = _numbers(self.launch, index, strides)
-        if numbers is None:
+        loops = _loops(self.launch.loops, index, strides)
+        if loops is None:
             return None
         # All outputs are of the same places.
-        return Region(self._at(len(inputs), index), tuple(inputs), numbers, copies)
+        return Region(self._at(len(inputs), index), tuple(inputs), loops, copies)
 
     def _at(self, operand: int, index: Index) -> Index:
         """Return which places of an operand a part of the elements may use."""
@@ -373,17 +392,21 @@ class _Reading:
         return tuple(slice(None) if k == self._labels else i for k, i in enumerate(index))
 
     def _copy(self, reach: Reach, index: Index) -> Copy:
-        box = reach.of_whole(reach.box(index))
-        shape = tuple(along.stop - along.start for along in box)
-        return Copy(shape, reach.grid.whole.dtype, tuple(reach.grid.copies(box)))
+        """Return a copy of what a part of the elements needs, in memory as the loops read it."""
+        box = reach.box(index)
+        loops = list(itertools.chain(*self.launch.loops.axes))
+        order = [k for k in range(len(box)) if k not in loops] + loops
+        shape = tuple(box[k].stop - box[k].start for k in order)
+        axes = reach.of_whole([order.index(k) for k in range(len(box))])
+        parts = tuple(reach.grid.copies(reach.of_whole(box)))
+        return Copy(shape, axes, reach.grid.whole.dtype, parts)
 
     def _source(self, number: int, index: Index, places: Places | None,
                 copies: tuple[Copy, ...]) -> tuple[int, list[int], Shape]:  # fmt: skip
         """Return what stands for a grid's whole: a register or a copy, its place, its strides."""
         reach = self.reaches[number]
         if places is None:
-            copy = copies[number]
-            array = np.empty(copy.shape, copy.dtype)
+            array = copies[number].empty()
             origin, source = [along.start for along in reach.box(index)], ~number
         else:
             edges = zip(reach.axes, places[number], strict=True)
@@ -415,21 +438,38 @@ def _steps(loops: Loops, operand: int, shape: Shape) -> Shape:
     return tuple(found)
 
 
-def _numbers(launch: Launch, index: Index, strides: Sequence[Shape]) -> tuple[Any, ...] | None:
-    """Return what a kernel is passed for a part of its result; None if its loops do not fit it."""
-    kernel, loops = launch.kernel.kernel, launch.loops
+def _loops(loops: Loops, index: Index, strides: Sequence[Shape]) -> Loops | None:
+    """Return the loops over a part of the elements; None if there are none with the same axes.
+
+    Parameters
+    ----------
+    loops
+        Over all elements.
+    index
+        Which part.
+    strides
+        By operand, the elements from one to the next along each axis of what is read of it.
+    """
     lengths = [along.stop - along.start for along in index]
-    sizes = tuple([math.prod(lengths[axis] for axis in axes) for axes in loops.axes])
-    steps = []
-    for operand, own in zip(kernel.operands, strides, strict=True):
-        found = []
-        for access, axes, size in zip(operand.access, loops.axes, sizes, strict=True):
-            step = own[axes[-1]]
-            merged = all(lengths[a] == 1 or own[a] == own[b] * lengths[b]
-                         for a, b in pairwise(axes))  # fmt: skip
-            fixed = {Access.UNIT: 1, Access.BROADCAST: 0}.get(access, step)
-            if not merged or (step != fixed and size > 1):
+    for own in strides:
+        for axes in loops.axes:
+            if any(lengths[a] > 1 and own[a] != own[b] * lengths[b] for a, b in pairwise(axes)):
                 return None
-            found.append(step)
-        steps.append(tuple(found))
-    return passed(kernel, launch.constants, replace(loops, sizes=sizes, strides=tuple(steps)))
+    sizes = tuple([math.prod(lengths[axis] for axis in axes) for axes in loops.axes])
+    steps = tuple([tuple([own[axes[-1]] for axes in loops.axes]) for own in strides])
+    return replace(loops, sizes=sizes, strides=steps)
+
+
+def _fitted(kernel: Kernel, nests: Sequence[Loops]) -> Kernel:
+    """Return a kernel whose inputs move as they do in all of some nests of its loops."""
+    inputs = []
+    for k, each in enumerate(kernel.inputs):
+        access = []
+        for level, own in enumerate(each.access):
+            # How an operand would move in a loop that ends after one iteration does not matter.
+            found = {loops.access(k)[level] for loops in nests if loops.sizes[level] > 1}
+            if not found or own in (Access.LABELLED, Access.TABLE):
+                found = {own}
+            access.append(found.pop() if len(found) == 1 else Access.STRIDED)
+        inputs.append(replace(each, access=tuple(access)))
+    return replace(kernel, inputs=tuple(inputs))

@@ -33,12 +33,29 @@ def small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def grid(edges: list[list[int]], dtype: str, order: str = "C") -> list[np.ndarray]:
-    """Return arrays of these lengths along each axis, as they come in a grid."""
+    """Return arrays of these lengths along each axis, as they come in a grid.
+
+    Their elements are in memory in C order, in Fortran order (F), or in each in an order of its
+    own, some backwards or with others between them (M).
+    """
     random = np.random.default_rng(0)
     return [
-        np.asarray(random.integers(-9, 9, shape).astype(dtype), order=order)
+        laid_out(random.integers(-9, 9, shape).astype(dtype), order, random)
         for shape in itertools.product(*edges)
     ]
+
+
+def laid_out(part: np.ndarray, order: str, random: np.random.Generator) -> np.ndarray:
+    """Return an array with the elements in memory as `grid` says."""
+    if order != "M":
+        return np.asarray(part, order=order)
+    axes = random.permutation(part.ndim)
+    steps = random.choice([1, 1, 2, -1, -3], part.ndim)
+    lengths = np.abs(steps) * part.shape
+    found = np.zeros(lengths[axes], part.dtype).transpose(np.argsort(axes))
+    found = found[tuple(slice(None, None, step) for step in steps)]
+    found[...] = part
+    return found
 
 
 def check(function: Callable[..., Any], parts: list[np.ndarray], counts: tuple[int, ...],
@@ -106,7 +123,7 @@ def cases(draw: st.DrawFn) -> tuple[list[list[int]], list[list[tuple[int, int]]]
     )
 
 
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("order", "CFM")
 @given(case=cases(), dtype=st.sampled_from(["f4", "f8", "i4", "u1"]))
 def test_any_views_of_any_grid(case: Any, dtype: str, order: str) -> None:
     edges, views, (operand,) = case
@@ -180,7 +197,7 @@ def labelled(draw: st.DrawFn) -> tuple[list[list[int]], tuple[int, ...], int, li
     return edges, axes, axis, labels
 
 
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("order", "CFM")
 @pytest.mark.parametrize("name", ["add", "maximum", "moments", "taken"])
 @given(case=labelled(), dtype=st.sampled_from(["f4", "f8", "i1"]), seed=st.integers(0, 9))
 def test_reductions_by_label_are_those_of_the_whole(
@@ -239,6 +256,51 @@ def test_groups_of_joined_days_read_them_where_they_lie(backend: str) -> None:
     assert launch.parts == 3
     assert launch.bytes_copied == 2 * 8 * 6 * 5
     assert len(launch.regions) == 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("columns", [(1, 7), (1, 1030), (5, 41), (3, 2)])
+def test_kernels_are_made_for_how_the_parts_are_in_memory(
+    backend: str, columns: tuple[int, int], order: str
+) -> None:
+    """Bit by bit: of a join whose days are side by side, the columns of the parts may be."""
+    random = np.random.default_rng(0)
+    days = [random.normal(size=(count, *columns)) for count in (5, 4, 40)]
+    parts = [np.ascontiguousarray(day.transpose(1, 2, 0)) for day in days]
+    if order == "F":
+        parts = [day.transpose(1, 2, 0) for day in days]
+    labels = random.integers(-1, 3, 49)
+
+    def sums(u: Any, marks: Any) -> Any:
+        return reduced(u, marks, 3, "add", -1)
+
+    def one_by_one(marks: np.ndarray) -> np.ndarray:
+        found = np.full((*columns, 3), -0.0)
+        for day, label in zip(np.concatenate(days), marks, strict=True):
+            if label >= 0:
+                found[..., label] += day
+        return found
+
+    found = record(lambda *a: sums(JOIN(list(a[:3]), (1, 1, 3)), a[3]), *parts, labels,
+                   backend=backend)  # fmt: skip
+    assert_same(found.result, one_by_one(labels))
+    (launch,) = unjoined_launches(found)
+    assert launch.kernel.kernel.inputs[0].access[-1] == ("unit" if order == "F" else "strided")
+    other = labels[::-1].copy()
+    assert_same(found.run(*parts, other), one_by_one(other))
+    wide = np.ascontiguousarray(np.concatenate(parts, axis=-1))
+    assert_same(record(sums, wide, labels, backend=backend).result, one_by_one(labels))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parts_in_several_orders_share_a_kernel(backend: str) -> None:
+    parts = grid([[20, 30, 1, 9], [25]], "f8")
+    parts[1] = np.asfortranarray(parts[1])
+    parts[3] = parts[3][:, ::-1]
+    found = check(stencil, parts, (4, 1), backend=backend)
+    (launch,) = unjoined_launches(found)
+    assert launch.kernel.kernel.inputs[0].access == ("strided", "strided")
 
 
 def test_labels_that_are_joined_are_joined_first() -> None:
