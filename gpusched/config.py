@@ -61,7 +61,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "fusion.mathematics": ("exact", "fast"),
     "fusion.tier": ("any", "fused", "unfused"),
 }
-"""What settings of fusion take that are one of a few words."""
+"""What settings take that are one of a few words."""
 
 
 def chosen(name: str, value: Any) -> str:

@@ -27,8 +27,8 @@ def keys_in_code() -> set[str]:
     for path in source_files():
         text = path.read_text()
         full = re.findall(r"""["']gpusched\.([a-z-]+(?:\.[a-z-]+)?)["']""", text)
-        # As read by gpusched.config.get and its choices; dask's own function gets the full name.
-        reader = r"""(?:[^.]config\.get|choices\.word)\("""
+        # As read by gpusched.config; dask's own function gets the full name.
+        reader = r"""(?:[^.]config\.get|\bword)\("""
         short = re.findall(reader + r"""["']([a-z-]+(?:\.[a-z-]+)?)["']""", text)
         found |= {f"gpusched.{key}" for key in [*full, *short]}
     found = {key for key in found if key.split(".")[1] in SECTIONS}

@@ -30,7 +30,7 @@ def test_defaults_are_allowed() -> None:
         ("cluster.workers", True, "write a whole number, 0 or more"),
         ("cluster.threads", 1.5, "write a whole number, 1 or more"),
         ("fusion.enabled", "maybe", "write true or false"),
-        ("fusion.mathematics", "quick", "write exact or fast"),
+        ("fusion.mathematics", "quick", "write 'exact' or 'fast'"),
         ("fusion.merge-bytes", "MiB", "write a size such as '4 GiB'"),
         ("memory.pool-limit", "zz", "write a size such as '4 GiB'"),
         ("memory.pool-limit", -0.5, "a fraction such as 0.25"),

@@ -127,8 +127,9 @@ class Sizes:
         if isinstance(node, DataNode):
             # Of dataframes, any attribute may be a column.
             dtype = getattr(node.value, "dtype", None)
-            known = isinstance(dtype, np.dtype) and hasattr(node.value, "shape")
-            return (dtype.itemsize, node.value.shape) if known else None
+            if isinstance(dtype, np.dtype) and hasattr(node.value, "shape"):
+                return dtype.itemsize, node.value.shape
+            return None
         return self._told.get(_layer(key if node is None else result_key(node)))
 
     def of_first_step(self, node: Any) -> int | None:

@@ -162,7 +162,7 @@ def test_arrays_of_dataframes_are_batched_with_others() -> None:
     table = pd.DataFrame(np.random.default_rng(0).random((30, 4)))
     settings = {"fusion.minimum-elements": 0, "fusion.minimum-operations": 0,
                 "batching.least": 1, "batching.tasks": 3}  # fmt: skip
-    with dask.config.set({f"gpusched.{name}": value for name, value in settings.items()}):
-        with gpusched.enable():
-            found = dd.from_pandas(table, npartitions=2).mean(axis="index").values.compute()
+    given = {f"gpusched.{name}": value for name, value in settings.items()}
+    with dask.config.set(given), gpusched.enable():
+        found = dd.from_pandas(table, npartitions=2).mean(axis="index").values.compute()
     np.testing.assert_allclose(found, table.mean(axis="index"))
