@@ -28,7 +28,7 @@ from gpusched.graph.safety.kinds import (
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter
 
-_OF_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,
     "//": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
@@ -65,12 +65,14 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
 
 def _computed(left: Any, right: Any, symbol: str) -> Known | None:
     """Return what is known of arithmetic with integers; None if nothing is, or it would raise."""
-    if not isinstance(left, Known) or not isinstance(right, Known) or symbol not in _OF_NUMBERS:
+    if not isinstance(left, Known) or not isinstance(right, Known) or symbol not in _ARITHMETIC:
         return None
     numbers = left.value, right.value
-    if not all(type(number) is int for number in numbers) or (symbol in "//%" and not numbers[1]):
+    if not all(type(number) is int for number in numbers) or (
+        symbol in ("//", "%") and not numbers[1]
+    ):
         return None
-    return Known(_OF_NUMBERS[symbol](*numbers))
+    return Known(_ARITHMETIC[symbol](*numbers))
 
 
 @rule("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")

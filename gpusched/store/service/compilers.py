@@ -22,6 +22,7 @@ import signal
 import socket
 import traceback
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -47,7 +48,7 @@ _TRIES = 10
 Work = Callable[[BinaryIO, BinaryIO], None]
 """What a worker does: reads requests and writes the answers, until there are none."""
 Prepare = Callable[[], Work]
-"""Imports what compiles, and returns what a worker does; called once in a process."""
+"""Imports what compiles, and returns what a worker does."""
 Made = Callable[[Compilation, dict[str, Any], bytes], None]
 """Called with a compilation that is done, the answer, and the code: empty after an error."""
 
@@ -141,8 +142,7 @@ class Compilers:
     def __init__(self, compilations: Compilations, made: Made, prepare: Prepare) -> None:
         self._compilations = compilations
         self._made = made
-        self._prepare = prepare
-        self._prepared: Work | None = None
+        self._prepare = cache(prepare)
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: dict[Place, Worker] = {}
         self._doing: dict[Place, Compilation] = {}
@@ -205,7 +205,9 @@ class Compilers:
             self._end(place)
             worker = None
         if worker is None:
-            worker = self._workers[place] = await _forked(self._prepared_for(place))
+            if not place[0]:
+                self._prepare()  # Once for all that are forked off from now on.
+            worker = self._workers[place] = await _forked(self._prepare)
         await worker.give_way(nice)
         worker.writer.write(protocol.packed(compilation.request))
         await worker.writer.drain()
@@ -213,15 +215,6 @@ class Compilers:
         if found is None:
             raise ConnectionResetError("no answer")
         return found
-
-    def _prepared_for(self, place: Place) -> Prepare:
-        """Return what a worker begins with: next to nothing, but for the one that has the time."""
-        if self._prepared is None:
-            if place[0]:
-                return self._prepare
-            self._prepared = self._prepare()
-        work = self._prepared
-        return lambda: work
 
     def reap(self) -> None:
         """Let go of workers that have been ended while they had nothing to do."""
