@@ -23,6 +23,7 @@ from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions, pieces
 from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
+from gpusched.graph.inlined import Inlining
 from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.partials import name_of
@@ -318,7 +319,7 @@ class Segment:
         elif not (device := _device(inputs)).can.host_memory:
             synchronize = device.synchronize
         with tiers.Unfused(kernels, left, graph, synchronize, launches) as run:
-            self._call_in_tiles(registers)
+            self._call_in_tiles(registers, plan)
             run.kept = planned is None or self._layout(registers, inputs) == planned
         return run.kept
 
@@ -329,23 +330,45 @@ class Segment:
     def _in_tiles(self, order: list[tuple[int, ProgramStep]]) -> Tiled:
         return Tiled(order, self._last_uses(order), parts(order, self.outputs))
 
-    def _call_in_tiles(self, registers: Registers) -> None:
-        """Call the functions as they are, elementwise ones on tiles of their arrays."""
+    def _call_in_tiles(self, registers: Registers, plan: Plan | None = None) -> None:
+        """Call the functions as they are, elementwise ones on tiles of their arrays.
+
+        Users' functions are what they have called while a plan was recorded, if there is one.
+        """
         self._cut_off(registers)
-        if self._tiled.steps != self.steps:
-            tried: Registers = list(registers)
-            errors: list[Any] = []
-            try:
-                with collecting(heeded(), errors.append):
-                    self._tiled.run(tried)
-            except Exception as error:  # noqa: BLE001  Raised again, in the order of the calls
-                errors.append(error)
-            if not errors:
-                registers[:] = tried
+        if plan is not None and plan.unfused is not None:
+            if self._tried(plan.unfused, registers):
                 return
-            del tried, errors
+            plan.unfused = None
+        if self._tiled.steps != self.steps:
+            if self._tried(self._tiled, registers):
+                return
             self._tiled = self._in_tiles(self.steps)
         self._tiled.run(registers)
+
+    def _tried(self, tiled: Tiled, registers: Registers) -> bool:
+        """Run calls in another order; return False, with nothing done, if errors would show it."""
+        tried: Registers = [*registers, *[None] * tiled.more]
+        errors: list[Any] = []
+        try:
+            with collecting(heeded(), errors.append):
+                tiled.run(tried)
+        except Exception as error:  # noqa: BLE001  Raised again, in the order of the calls
+            errors.append(error)
+        if errors:
+            return False
+        registers[:] = tried[: len(registers)]
+        return True
+
+    def _inlined(
+        self, recorder: Recorder, inlining: Inlining, registers: Registers
+    ) -> Tiled | None:
+        """Return the steps with what users' functions have called in their place, if it shows."""
+        if not inlining.steps or recorder.errors or recorder.warned:
+            return None  # They are of numbers, which are not computed again.
+        found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
+        order = arranged(list(itertools.chain.from_iterable(found)))
+        return replace(self._in_tiles(order), more=inlining.free - len(registers))
 
     def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
                  registers: Registers, by_calls: Plan | None = None) -> Direct:  # fmt: skip
@@ -499,8 +522,11 @@ class Segment:
         found: Direct | Plan | None = None
         planned: Any = None
         failed: Exception | None = None
+        unfused = not (recorder.patient or recorder.moved) and recorder.device.can.host_memory
+        inlining = Inlining(ProgramStep, describe, len(registers)) if unfused else None
         try:
-            local, arrays = self.trace(recorder, inputs, registers, self._bound(examination))
+            bound = self._bound(examination)
+            local, arrays = self.trace(recorder, inputs, registers, bound, inlining)
             found = self.too_little(recorder)
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
@@ -514,6 +540,8 @@ class Segment:
                     tiers.wait(found.kernels)
                 if self._is_ready(found):
                     results, seconds = recorder.run(found, flat(inputs))
+                elif inlining is not None:
+                    found.unfused = self._inlined(recorder, inlining, registers)
         except (MemoryError, OverrideError, config.ChoiceError, PieceReturnedError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
             # run is not what the user's version of a kernel does, nor what was configured.
@@ -624,7 +652,7 @@ class Segment:
         return found
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...], registers: Registers,
-              calls: Sequence[Call] | None = None
+              calls: Sequence[Call] | None = None, inlining: Inlining | None = None
               ) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
         """Call the functions with lazy chunks; return the registers and the arrays' places.
 
@@ -644,7 +672,12 @@ class Segment:
             each_call = self.calls if calls is None else calls
             for (register, function, step), gone in zip(each_call, self.last_uses, strict=True):
                 recorder.step = register
+                follows = inlining if register in self._users else None
+                if follows is not None:
+                    follows.begin(recorder, {k: local[k] for k in step.registers})
                 local[register] = step.call(function, local)
+                if follows is not None:
+                    follows.end(recorder, register, local[register])
                 recorder.gone.update([id(local[k]) for k in gone])
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
@@ -739,6 +772,8 @@ class Tiled:
     """By step, the registers that nobody reads after it."""
     parts: list[Part]
     """Stretches of them that can run on one tile after the other, and what is between."""
+    more: int = 0
+    """Registers that they need besides the program's."""
 
     def run(self, registers: Registers) -> None:
         """Call the functions."""

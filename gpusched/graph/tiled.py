@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dask.utils import methodcaller
 
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.emit.operations import operation_of
+from gpusched.graph.unrecorded import in_c_order
 from gpusched.plan.plan import Register, last_uses, substitute
 from gpusched.record.catalogue import has
 from gpusched.store.statistics import updating
@@ -70,6 +72,12 @@ def _where(condition: Any, one: Any, other: Any, out: np.ndarray) -> np.ndarray:
     return out
 
 
+def _astype(x: Any, dtype: Any, out: np.ndarray) -> Any:
+    """Compute `x.astype(dtype)`."""
+    np.copyto(out, x, casting="unsafe")
+    return out
+
+
 _INTO: dict[Any, Callable[..., Any]] = {
     operator.abs: np.absolute, operator.add: np.add, operator.and_: np.bitwise_and,
     operator.eq: np.equal, operator.floordiv: np.floor_divide, operator.ge: np.greater_equal,
@@ -79,7 +87,7 @@ _INTO: dict[Any, Callable[..., Any]] = {
     operator.neg: np.negative, operator.or_: np.bitwise_or, operator.pos: np.positive,
     operator.pow: _power, operator.rshift: np.right_shift, operator.sub: np.subtract,
     operator.truediv: np.true_divide, operator.xor: np.bitwise_xor, np.clip: np.clip,
-    np.where: _where,
+    np.where: _where, methodcaller("astype"): _astype,
 }  # fmt: skip
 """What computes the same as a function, and takes ``out``. All do: on workers of dask's, whose C
 library gives what is freed back at once, new memory for each tile would take longer than the rest.
@@ -100,8 +108,9 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
     """Return the steps of a program in an order in which fewer other calls part elementwise ones.
 
     A call moves before the elementwise ones that precede it, if it reads none of their results and
-    the next elementwise call does. Only calls move that allocate nothing but their results, and of
-    which NumPy reports floating-point errors only: those can be collected, to be reported in order.
+    the next elementwise call does, or if it is a view, which computes nothing. Only calls move that
+    allocate nothing but their results, and of which NumPy reports floating-point errors only: those
+    can be collected, to be reported in order.
 
     Parameters
     ----------
@@ -127,7 +136,10 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
     others: list[tuple[int, Any]] = []  # After the run, and they read nothing of it.
     for register, step in steps:
         elementwise = is_elementwise(step)
-        follows = not step.registers.isdisjoint({r for r, _ in run})
+        follows = _reads(step, run)
+        if not follows and has(step.function, "view") and not _reads(step, others):
+            done.append((register, step))
+            continue
         if elementwise and follows:
             done += others
             others = []
@@ -136,6 +148,11 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
             run, others = [], []
         (run if elementwise else others).append((register, step))
     return done + run + others
+
+
+def _reads(step: Any, others: list[tuple[int, Any]]) -> bool:
+    """Return whether a step reads a result of some others."""
+    return not step.registers.isdisjoint({register for register, _ in others})
 
 
 def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
@@ -292,9 +309,10 @@ class Tiling:
         full = [array for array in arrays if array.shape == shape]
         if size < 4 * TILE:
             return SMALL
-        if not all(array.flags.c_contiguous for array in full):
+        whole = all(array.flags.c_contiguous for array in full)
+        if not (whole or all(map(in_c_order, full))):
             return ORDER
-        if len(full) == len(arrays):
+        if whole and len(full) == len(arrays):
             return cls(shape, (size,), TILE)
         inner = size // shape[0]
         # Not one row, which an operand that is broadcast has too.

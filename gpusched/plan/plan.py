@@ -283,7 +283,7 @@ class Plan:
 
     Notes
     -----
-    Immutable once made but for `ready`, so that threads share it; each run has registers of its
+    Immutable once made but for `ready` and `unfused`, so that threads share it; each run has registers of its
     own.
     """
 
@@ -307,6 +307,8 @@ class Plan:
     """What NumPy warns of in each run, whatever the values are."""
     ready: bool = False
     """Whether all kernels are known to be compiled; it stays so."""
+    unfused: Any = None
+    """How whoever has recorded it does the same without kernels, if not by the functions alone."""
 
     def synchronize(self) -> None:
         """Wait for the kernels of this thread, if others could use the results before them."""

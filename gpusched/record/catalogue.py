@@ -80,6 +80,7 @@ NAMES: dict[str, dict[str, str]] = {
         "imag moveaxis ravel real reshape rollaxis squeeze swapaxes transpose",
     },
     "elementwise": {
+        METHODS: "astype",
         "numpy": "clip where",
         "operator": "abs add and_ eq floordiv ge gt inv invert le lshift lt mod mul ne neg or_ "
         "pos pow rshift sub truediv xor",
@@ -250,7 +251,7 @@ def method_has(name: str, trait: str) -> bool:
     >>> method_has("transpose", "view"), method_has("sort", "pure")
     (True, False)
     """
-    return name in NAMES[trait].get(METHODS, "").split()
+    return name in NAMES.get(trait, {}).get(METHODS, "").split()
 
 
 FUSIBLE = "__gpusched_fusible__"

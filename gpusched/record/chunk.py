@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, reduce
-from operator import add, and_, floordiv, mul, neg, sub
+from operator import add, and_, floordiv, getitem, mul, neg, sub
 from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
+from dask.utils import methodcaller
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
@@ -91,6 +92,9 @@ FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
 
+
+CONVERT = methodcaller("astype")
+"""Stands for the method among the calls of a function."""
 
 _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
 """The defaults of NumPy's `astype`."""
@@ -173,7 +177,7 @@ class LazyChunk(NDArrayOperatorsMixin):
                     operator = OF_INTEGERS.get(ufunc)
                     if operator is not None and all(map(_is_integer, inputs)):
                         return compute(recorder, operator, inputs, {})
-                    return elementwise(recorder, ufunc, inputs)
+                    return noted(recorder, elementwise(recorder, ufunc, inputs), ufunc, inputs)
                 joins = operation_of(ufunc) is not None and ufunc.__name__ in COMBINES
                 if method in UFUNC_METHODS and joins and inputs[0] is self:
                     return honoured(UFUNC_METHODS[method], self, ufunc, *inputs[1:], **kwargs)
@@ -207,7 +211,9 @@ class LazyChunk(NDArrayOperatorsMixin):
             try:
                 if handler is None:
                     raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
-                return honoured(handler, recorder, *args, **kwargs)
+                return noted(
+                    recorder, honoured(handler, recorder, *args, **kwargs), func, args, kwargs
+                )
             except UnfusibleError as reason:
                 recorder.broke(func.__name__, reason.reason)
                 return computed(recorder, func, args, kwargs)
@@ -245,7 +251,7 @@ class LazyChunk(NDArrayOperatorsMixin):
             # The index may raise; NumPy says so best, on the array itself.
             node = recorder.view(self._node, lambda array: array[(*items, ...) if full else index],
                                  repeats=True)  # fmt: skip
-            return LazyChunk(recorder, node, scalar=full)
+            return noted(recorder, LazyChunk(recorder, node, scalar=full), getitem, (self, index))
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:  # fmt: skip
@@ -253,7 +259,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         with recording(self._recorder) as recorder:
             target = np.dtype(dtype)
             if copy is False and target == self.dtype and order == "K":
-                return self
+                return noted(recorder, self, CONVERT, (self, target))
             try:
                 if order != "K" or casting != "unsafe":
                     raise UnfusibleError(GraphBreak.OPTION, "option order or casting")
@@ -261,7 +267,8 @@ class LazyChunk(NDArrayOperatorsMixin):
                     node = parts.real(recorder, self._node, target)
                 else:
                     node = recorder.cast(self._node, target)
-                return LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
+                found = LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
+                return noted(recorder, found, CONVERT, (self, target))
             except UnfusibleError as reason:
                 recorder.broke("astype", reason.reason)
                 given = {"order": order, "casting": casting, "subok": subok, "copy": copy}
@@ -285,9 +292,10 @@ class LazyChunk(NDArrayOperatorsMixin):
         """Return a method that is recorded, or computed for options that no kernel has."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            with recording(self._recorder):
+            with recording(self._recorder) as recorder:
                 try:
-                    return honoured(method, self, *args, **kwargs)
+                    found = honoured(method, self, *args, **kwargs)
+                    return noted(recorder, found, methodcaller(name), (self, *args), kwargs)
                 except UnfusibleError:
                     return self._delegate(name)(*args, **kwargs)
 
@@ -443,11 +451,30 @@ def _astype(array: np.ndarray, dtype: Any, **options: Any) -> Any:
 def recording(recorder: Recorder) -> Iterator[Recorder]:
     """Give a recorder for one call, and let it know of an error even if the program catches it."""
     recorder.check_thread()
+    calls = recorder.followed
+    if calls is not None:
+        calls.begin()
     try:
         yield recorder
     except Exception as error:
         recorder.failed(error)
         raise
+    finally:
+        if calls is not None:
+            calls.end()
+
+
+def noted(
+    recorder: Recorder,
+    found: Any,
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any = None,
+) -> Any:
+    """Return what a call on arrays has given; whoever follows the calls of a function notes it."""
+    if recorder.followed is not None:
+        recorder.followed.note(found, function, args, kwargs or {})
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -62,6 +62,9 @@ from gpusched.record import parts
 from gpusched.record.catalogue import has, own
 from gpusched.record.held import early, owner
 from gpusched.store.handles import Runnable
+
+if TYPE_CHECKING:
+    from gpusched.record.calls import Calls
 
 PYTHON_SCALARS = (bool, int, float)
 
@@ -155,6 +158,8 @@ class Recorder:
         """How many items of chunks the program has gone through."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
+        self.followed: Calls | None = None
+        """What the function that is being recorded has called, if that is followed."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self._steps: dict[int, int] = {}

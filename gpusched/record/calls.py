@@ -1,0 +1,112 @@
+"""The calls of NumPy that a function makes of lazy chunks, by which it can be done without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+from gpusched.dataclass import dataclass
+from gpusched.plan.plan import Register
+from gpusched.record.chunk import LazyChunk
+from gpusched.record.record import error_state
+
+
+@dataclass(frozen=True)
+class NumPyCall:
+    """One of them."""
+
+    register: int
+    """Of its result."""
+    function: Callable[..., Any]
+    args: Any
+    """With a `Register` for each lazy chunk."""
+    kwargs: dict[str, Any]
+
+
+class Calls:
+    """What a function has called, in order, while it was recorded.
+
+    Parameters
+    ----------
+    given
+        What the function is given, by register: those that are lazy chunks can be followed.
+    first
+        The first register for results.
+
+    Notes
+    -----
+    A call is what the function itself writes: none that NumPy's, or its recording, makes of others.
+    All calls of the function are there or `is_complete` is false, which does not depend on whether
+    what they return is used.
+    """
+
+    def __init__(self, given: dict[int, Any], first: int) -> None:
+        self.made: list[NumPyCall] = []
+        self.is_complete = True
+        """Whether these calls do all that the function does with chunks."""
+        self._depth = 0
+        """Of calls within each other."""
+        self._errors = error_state()
+        self._seen = 0
+        self._noted = 0
+        self._first = first
+        self._registers: dict[int, tuple[Any, int]] = {}
+        for register, chunk in given.items():
+            if isinstance(chunk, LazyChunk):
+                self._keep(chunk, register)
+
+    def begin(self) -> None:
+        """Note that a call begins."""
+        self._seen += self._depth == 0
+        self._depth += 1
+
+    def end(self) -> None:
+        """Note that it has ended; a call that nobody has noted by then cannot be repeated."""
+        self._depth -= 1
+        if self._depth == 0 and self._noted != self._seen:
+            self.is_complete = False
+
+    def note(self, found: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Note what a call has returned, unless another call has made it."""
+        if self._depth != 1:
+            return
+        self._noted += 1
+        if error_state() != self._errors:
+            self.is_complete = False  # It would not be so when the call is repeated.
+        if self.register_of(found) is not None:
+            return  # One of its arguments.
+        try:
+            given = self._references(args), self._references(kwargs)
+        except KeyError:
+            self.is_complete = False
+            return
+        # Operators of NumPy's scalars are no ufuncs.
+        self.is_complete &= not getattr(found, "_scalar", False)
+        register = self._first + len(self.made)
+        self.made.append(NumPyCall(register, function, *given))
+        self._keep(found, register)
+
+    def register_of(self, chunk: Any) -> int | None:
+        """Return the register of a lazy chunk; None if no call that is known has made it."""
+        found = self._registers.get(id(chunk))
+        return found[1] if found is not None and found[0]() is chunk else None
+
+    def _keep(self, chunk: Any, register: int) -> None:
+        if isinstance(chunk, LazyChunk):
+            # Which chunks there still are is part of the plan: this keeps none.
+            self._registers[id(chunk)] = ref(chunk), register
+        else:
+            self.is_complete = False
+
+    def _references(self, structure: Any) -> Any:
+        if type(structure) in (list, tuple):
+            return type(structure)(self._references(item) for item in structure)
+        if type(structure) is dict:
+            return {name: self._references(value) for name, value in structure.items()}
+        register = self.register_of(structure)
+        if register is not None:
+            return Register(register)
+        if isinstance(structure, LazyChunk):
+            raise KeyError(structure)
+        return structure
