@@ -283,8 +283,8 @@ class Plan:
 
     Notes
     -----
-    Immutable once made but for `ready` and `unfused`, so that threads share it; each run has registers of its
-    own.
+    Immutable once made but for `ready` and `unfused`, so that threads share it; each run has
+    registers of its own.
     """
 
     steps: list[Step]

@@ -159,8 +159,11 @@ def _unused(a: Any) -> Any:
     return a * 2 + 1
 
 
-def _scaled(a: Any, by: Any = values("f4", (60,))) -> Any:
-    return a * by + 1
+ROW = values("f4", (60,))
+
+
+def _scaled(a: Any) -> Any:
+    return a * ROW + 1
 
 
 @pytest.mark.parametrize("function", [_returned, _view, _updated, _summed, _unused, _scaled])
