@@ -29,15 +29,17 @@ def _is_no_farewell(record: logging.LogRecord) -> bool:
     heartbeat = record.getMessage().startswith("Failed to communicate with scheduler")
     # The thread in a worker's process that listens to its nanny, when Python takes it down.
     listening = record.funcName == "watch_stop_q"
-    return not (heartbeat or listening) or _is_any_running()
+    return not (heartbeat or listening) or _is_any_open()
 
 
-def _is_any_running() -> bool:
+def _is_any_open() -> bool:
+    """Return whether a worker of this process is neither closing nor closed; it may be paused."""
     from distributed.core import Status
 
     from gpusched.adapters.distributed import worker_instances
 
-    return any(worker.status is Status.running for worker in worker_instances())
+    ending = {Status.closing_gracefully, Status.closing, Status.closed}
+    return any(worker.status not in ending for worker in worker_instances())
 
 
 _FILTERS = [

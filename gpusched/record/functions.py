@@ -92,9 +92,9 @@ def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0
         raise UnfusibleError(GraphBreak.OPERAND, str(error)) from error
     if dtype.kind not in "biufc":
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
-    # NumPy has made arrays of int64 of them: those that do not fit wrap around, or it raises.
+    # NumPy has made arrays of them, the largest as objects, which it casts: some raise or wrap.
     integers = [v for v in choicelist if type(v) is int]
-    if (dtype.kind == "u" and integers) or not all(
+    if not all(np.can_cast(np.asarray(v).dtype, dtype, "same_kind") for v in integers) or not all(
         _fits(v, dtype) for v in (*integers, default) if type(v) is int
     ):
         raise UnfusibleError(GraphBreak.OPERAND, f"Python integer among choices of {dtype}")

@@ -11,7 +11,8 @@ import pytest
 from tests.record.recording import assert_same, check, record
 
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "u1", "?", "c16", "c8", ">f8", "<U3", "i2"]
-NUMBERS = [0, 1, -1, 0.5, np.nan, 300, True, np.float32(2), np.int8(3), 1j, -0.0, 2**40, np.inf]
+NUMBERS = [0, 1, -1, 0.5, np.nan, 300, True, np.float32(2), np.int8(3), 1j, -0.0, 2**40, np.inf,
+           2**63, 2**70]  # fmt: skip
 
 
 def array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:

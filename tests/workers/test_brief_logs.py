@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from distributed import Client
+from distributed.core import Status
 
 from gpusched import Cluster
 
@@ -35,9 +36,13 @@ def test_farewells_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
     lost = "Failed to communicate with scheduler during heartbeat."
     logger = logging.getLogger("distributed.worker")
     with caplog.at_level(logging.ERROR, logger="distributed.worker"):
-        with Cluster(1, 1, processes=False):
+        with Cluster(1, 1, processes=False) as cluster:
+            (worker,) = cluster.workers.values()
             logger.error(lost)
+            worker.status = Status.paused
+            logger.error(lost)
+            worker.status = Status.running
         logger.error(lost)
         logger.error("something else")
     told = [r.getMessage() for r in caplog.records if r.name == "distributed.worker"]
-    assert told == [lost, "something else"]
+    assert told == [lost, lost, "something else"]

@@ -22,7 +22,7 @@ import signal
 import socket
 import traceback
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -142,7 +142,7 @@ class Compilers:
     def __init__(self, compilations: Compilations, made: Made, prepare: Prepare) -> None:
         self._compilations = compilations
         self._made = made
-        self._prepare = cache(prepare)
+        self._prepare = cache(partial(_prepared, prepare))
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: dict[Place, Worker] = {}
         self._doing: dict[Place, Compilation] = {}
@@ -180,8 +180,6 @@ class Compilers:
             if queue.give_back(compilation):
                 return
             answer, code = {"error": f"the compiler's process ended: {ended}", "died": True}, b""
-        except ImportError as error:  # Each client finds out by itself what it lacks.
-            answer, code = {"error": f"the compiler cannot be imported: {error}"}, b""
         if self._compilations.is_wanted(compilation):
             self._made(compilation, answer, code)
             self._stop_others(place, compilation)
@@ -240,6 +238,21 @@ def _nice(place: Place, compilation: Compilation) -> int:
     if place[0]:
         return IDLE
     return 0 if compilation.awaited or compilation.urgent else AFTER
+
+
+def _prepared(prepare: Prepare) -> Work:
+    """Return what workers do; what cannot be imported is their answer, so that nobody waits."""
+    try:
+        return prepare()
+    except Exception as error:  # noqa: BLE001  each client finds out by itself what it lacks
+        answer = {"error": f"the compiler cannot be imported: {type(error).__name__}: {error}"}
+
+    def refuse(requests: BinaryIO, answers: BinaryIO) -> None:
+        while protocol.read(requests) is not None:
+            answers.write(protocol.packed(answer))
+            answers.flush()
+
+    return refuse
 
 
 _READY = b"\0"

@@ -169,22 +169,27 @@ def test_the_compiler_is_not_imported_beside_tasks_for_what_can_wait(tmp_path: P
     assert counts == [0, 1, 1, 1]
 
 
-async def answer_without_a_compiler(folder: Path) -> list[dict[str, Any]]:
+async def answers_without_a_compiler(folder: Path, error: Exception) -> list[dict[str, Any]]:
+    """Ask for a kernel in idle time, and for another one that a task waits for."""
     found = Workers(folder)
 
     def prepare() -> Work:
-        raise ImportError("no llvmlite")
+        raise error
 
-    found.compilers._prepare = prepare
-    found.ask("a", urgent=True)
-    await found.done()
+    found.compilers = Compilers(found.queue, found._made, prepare)
+    for key, awaited in (("a", False), ("b", True)):
+        found.ask(key, awaited=awaited)
+        await found.done()
     found.compilers.close()
     return found.answers
 
 
-def test_clients_learn_that_there_is_no_compiler(tmp_path: Path) -> None:
-    (answer,) = asyncio.run(asyncio.wait_for(answer_without_a_compiler(tmp_path), PATIENCE))
-    assert answer == {"error": "the compiler cannot be imported: no llvmlite"}
+@pytest.mark.parametrize("error", [ImportError, OSError, SystemError])
+def test_clients_learn_that_there_is_no_compiler(tmp_path: Path, error: type[Exception]) -> None:
+    """Of a broken LLVM or NumPy, numba's import raises any error: none leaves a client waiting."""
+    run = answers_without_a_compiler(tmp_path, error("broken"))
+    found = asyncio.run(asyncio.wait_for(run, PATIENCE))
+    assert found == [{"error": f"the compiler cannot be imported: {error.__name__}: broken"}] * 2
 
 
 async def urged_as_the_first_dies(folder: Path) -> list[dict[str, Any]]:
