@@ -14,7 +14,7 @@ import numpy as np
 
 from gpusched import placed
 from gpusched.adapters.arrays import apply_random, apply_random_func
-from gpusched.graph.frontends.counterparts import Exchange
+from gpusched.graph.frontends.counterparts import Exchange, Pairs
 from gpusched.graph.moved import TaskCopies
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan.overrides import bounds
@@ -40,7 +40,7 @@ def draw_by_state(*args: Any) -> Any:
     return _draw(apply_random, *args)
 
 
-_DRAWN: dict[Callable[..., Any], Callable[..., Any]] = {
+_DRAWN: Pairs = {
     apply_random_func: draw_by_generator,
     apply_random: draw_by_state,
 }

@@ -46,6 +46,7 @@ def main(front_end: str, scheduler: str) -> None:
             dask.config.set({"scheduler": None})
             chosen |= {f"way {name}": way for name, way in programs.ON_CLUSTERS.items()}
         else:
+            chosen |= {f"way {name}": way for name, way in programs.WITH_THREADS.items()}
             chosen |= programs.PROGRAMS | programs.FURTHER
         # Rows of chunks, whose memory is the same be they sent or not.
         chunks = (50, 200) if scheduler == "cluster" else (100, 100)

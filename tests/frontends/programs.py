@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -136,6 +137,73 @@ def columns(da: ModuleType, x: Any) -> Any:
     return (abs(first * 2 + second) - 0.5).compute()
 
 
+def blocks(da: ModuleType, x: Any, made: Callable[[Any], Any]) -> Any:
+    """Return an array like `x`, whose chunks are what `made` makes of parts of its values."""
+    values = np.asarray(x.compute())
+    rows, columns = x.chunks
+    parts = [
+        [
+            da.from_delayed(made(part), part.shape, values.dtype)
+            for part in np.split(row, np.cumsum(columns)[:-1], axis=1)
+        ]
+        for row in np.split(values, np.cumsum(rows)[:-1])
+    ]
+    return da.block(parts)
+
+
+def made_delayed(da: ModuleType, x: Any) -> Any:
+    """Compute with what delayed calls give."""
+    return program(blocks(da, x, dask.delayed(np.copy))).compute()
+
+
+def delayed_between(da: ModuleType, x: Any) -> Any:
+    """Compute with what a delayed call makes of a computed array."""
+    negative = dask.delayed(np.negative)(program(x))
+    return (da.from_delayed(negative, x.shape, x.dtype) * 3 + 1).compute()
+
+
+def annotated(da: ModuleType, x: Any) -> Any:
+    with dask.annotate(priority=1, retries=2):
+        return program(x).compute()
+
+
+def npy_stack(da: ModuleType, x: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = x.rechunk((x.chunks[0], -1))
+        da.to_npy_stack(folder, program(rows))
+        return np.asarray(da.from_npy_stack(folder).compute())
+
+
+def hdf5(da: ModuleType, x: Any) -> Any:
+    import h5py
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "x.hdf5")
+        da.to_hdf5(file, "/x", program(x))
+        with h5py.File(file) as found:
+            return found["/x"][:]
+
+
+def wrapped(da: ModuleType, x: Any) -> Any:
+    """Compute with xarray, over chunks that it is given."""
+    import xarray as xr
+
+    return program(xr.DataArray(x)).compute().data
+
+
+def chunked(da: ModuleType, x: Any) -> Any:
+    """Compute with xarray, over chunks that its chunk manager makes."""
+    import xarray as xr
+
+    if da.__name__ == "dask_array":
+        from dask_array.xarray import register
+
+        register()
+    lazy = program(xr.DataArray(np.asarray(x.compute()), dims=("a", "b")).chunk(a=50, b=200))
+    assert isinstance(lazy.data, type(x))
+    return lazy.compute().data
+
+
 WAYS: dict[str, Program] = {
     "compute": lambda da, x: program(x).compute(),
     "persist": persisted,
@@ -148,8 +216,17 @@ WAYS: dict[str, Program] = {
     "to_delayed": blocks_delayed,
     "dask.optimize": optimised,
     "columns": columns,
+    "from_delayed": made_delayed,
+    "delayed between": delayed_between,
+    "annotate": annotated,
+    "to_npy_stack": npy_stack,
+    "xarray": wrapped,
+    "xarray chunks": chunked,
 }
 """Ways to compute an array, with any scheduler."""
+
+WITH_THREADS: dict[str, Program] = {"to_hdf5": hdf5}
+"""Ways that a cluster does not have, since files are not sent."""
 
 CLONED: dict[str, Program] = {
     "clone": lambda da, x: dask.graph_manipulation.clone(program(x)).compute(),
@@ -177,8 +254,54 @@ def client_persist(da: ModuleType, x: Any) -> Any:
     return (get_client().persist(program(x)) * 3 + 1).compute()
 
 
+def client_annotate(da: ModuleType, x: Any) -> Any:
+    """Compute with annotations, which the scheduler has of each task."""
+    from distributed import futures_of, get_client, wait
+
+    client = get_client()
+    with dask.annotate(priority=1, retries=2):
+        kept = client.persist(program(x))
+    wait(kept)
+
+    keys = [future.key for future in futures_of(kept)]
+
+    def annotations(dask_scheduler: Any) -> list[Any]:
+        return [dask_scheduler.tasks[key].annotations for key in keys]
+
+    assert client.run_on_scheduler(annotations) == [{"priority": 1, "retries": 2}] * 4
+    return kept.compute()
+
+
+def scattered(da: ModuleType, x: Any) -> Any:
+    """Compute with chunks that are futures."""
+    from distributed import get_client
+
+    # Under keys of their own: those of equal data that has just been released may be lost.
+    return program(blocks(da, x, lambda part: get_client().scatter(part, hash=False))).compute()
+
+
+def computed_futures(da: ModuleType, x: Any) -> Any:
+    """Compute with chunks that are futures of what the cluster computes."""
+    from distributed import get_client
+
+    submit = get_client().submit
+    return program(blocks(da, x, lambda part: submit(np.copy, part, pure=False))).compute()
+
+
+def scattered_argument(da: ModuleType, x: Any) -> Any:
+    """Compute with a function that is given a future beside its chunks."""
+    from distributed import get_client
+
+    row = get_client().scatter(np.arange(200.0), hash=False)
+    return (program(x).map_blocks(np.add, row, dtype=x.dtype) * 2).compute()
+
+
 ON_CLUSTERS: dict[str, Program] = {
     "Client.compute": futures,
     "Client.compute several": several_futures,
     "Client.persist": client_persist,
+    "Client.persist annotated": client_annotate,
+    "scattered": scattered,
+    "submitted": computed_futures,
+    "scattered argument": scattered_argument,
 }

@@ -97,6 +97,9 @@ COUNTERPARTS = {
 """Modules of dask-array, and of dask's array expressions, and those of dask with functions of the
 same names."""
 
+INSIDE = ".<locals>."
+"""What stands in a name before that of a function that is made inside another one."""
+
 REWRITTEN = {
     "dask_array._chunk.arange":
         ("dask.array.chunk.arange", "685b4810ad010b4f"),
@@ -114,6 +117,8 @@ REWRITTEN = {
         ("dask.array.backends._numel_ndarray", "96898160d8322a80"),
     "dask_array._histogram._block_hist":
         ("dask.array.routines._block_hist", "227a0304fa201489"),
+    "dask_array._histogram._block_histogramdd_multiarg":
+        ("dask.array.routines._block_histogramdd_multiarg", "fd73f62720dfcb66"),
     "dask_array._utils.array_safe":
         ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
     "dask_array._utils.asarray_safe":
@@ -124,12 +129,18 @@ REWRITTEN = {
         ("dask.array.core.load_store_chunk", "c66eac0c302d1ea1"),
     "dask_array.linalg._tensordot._matmul":
         ("dask.array.routines._matmul", "d478f9fa484d7059"),
+    "dask_array.linalg._tensordot._sum_wo_cat.<locals>._chunk_sum":
+        ("dask.array.routines._chunk_sum", "235048c42c8f96ae"),
     "dask_array.reductions._common.mean_chunk":
         ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
     "dask_array.reductions._common.moment_chunk":
         ("dask.array.reductions.moment_chunk", "cfbef61c8dd39662"),
 }  # fmt: skip
-"""Functions of dask-array that do what one of dask does in other words, by name."""
+"""Functions of dask-array that do what one of dask does in other words, by name.
+
+Of a function that is made inside another one, the digest is of that one's text. Dask's chunks of
+histograms of several values are tuples of one array, which are summed as dask-array's are.
+"""
 
 TOGETHER = (
     ("dask_array.reductions._common.mean_chunk", "dask_array.reductions._common.mean_combine",

@@ -25,13 +25,14 @@ import toolz  # type: ignore[import-untyped]
 from dask.utils import Dispatch
 
 from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
-from gpusched.graph.frontends.adapter import COUNTERPARTS, REWRITTEN, TOGETHER
+from gpusched.graph.frontends.adapter import COUNTERPARTS, INSIDE, REWRITTEN, TOGETHER
 from gpusched.record.bytecode import codes, looked_up
 
 _CURRIED: Any = tlz.curry | toolz.curry
 """tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
 
-Pairs = dict[Callable[..., Any], Callable[..., Any]]
+Pairs = dict[Callable[..., Any] | CodeType, Callable[..., Any]]
+"""Functions, and the code of those that are made inside others, to what stands in for them."""
 
 
 def counterparts() -> Pairs:
@@ -48,7 +49,8 @@ def _found(packages: tuple[str, ...]) -> Pairs:
         theirs: ours
         for name, (other, digest) in REWRITTEN.items()
         if name.startswith(packages)
-        and digest_of(theirs := _named(name), ours := _named(other)) == digest
+        and digest_of(_named(name.partition(INSIDE)[0]), ours := _named(other)) == digest
+        and (theirs := _named(name))
     }
     equal = list(pairs.items())
     for name, others in COUNTERPARTS.items():
@@ -74,8 +76,14 @@ def _without_curry(value: Any) -> Any:
 
 
 def _named(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    return getattr(_module(module), attribute, None)
+    """Return what has a name; the code of a function that is made inside another one."""
+    outside, _, inside = name.partition(INSIDE)
+    module, _, attribute = outside.rpartition(".")
+    found = getattr(_module(module), attribute, None)
+    if not inside:
+        return found
+    parts = codes(found.__code__) if isinstance(found, FunctionType) else ()
+    return next((code for code in parts if code.co_name == inside), None)
 
 
 def _module(name: str) -> Any:
@@ -117,7 +125,7 @@ class Exchange:
         if not self._pairs:
             return value
         if isinstance(value, FunctionType):
-            return self._pairs.get(value, value)
+            return self._pairs.get(value) or self._pairs.get(value.__code__, value)
         if type(value) is DataNode:
             found = self.value(value.value) if callable(value.value) else value.value
             return value if found is value.value else DataNode(value.key, found)
@@ -278,6 +286,7 @@ def _same_source(first: FunctionType, second: FunctionType) -> bool:
 def _same_code(
     first: CodeType, second: CodeType, documented: bool = False, jumps: bool = True
 ) -> bool:
+    constants = [_constants(code, documented, jumps) for code in (first, second)]
     if (
         (jumps and first.co_code != second.co_code)
         or first.co_names != second.co_names
@@ -287,13 +296,21 @@ def _same_code(
         or first.co_argcount != second.co_argcount
         or first.co_kwonlyargcount != second.co_kwonlyargcount
         or (jumps and first.co_exceptiontable != second.co_exceptiontable)
-        or len(first.co_consts) != len(second.co_consts)
+        or len(constants[0]) != len(constants[1])
     ):
         return False
-    constants = list(zip(first.co_consts, second.co_consts, strict=True))
-    if documented and constants and all(isinstance(c, str | None) for c in constants[0]):
-        del constants[0]  # the documentation
-    return all(_same_constant(a, b, jumps) for a, b in constants)
+    return all(_same_constant(a, b, jumps) for a, b in zip(*constants, strict=True))
+
+
+def _constants(code: CodeType, documented: bool, jumps: bool) -> list[Any]:
+    """Return the constants of a function but for its documentation.
+
+    Without its own, the first one is None, which the code may use: it has another one beside it.
+    """
+    found = list(code.co_consts)
+    if documented and found and isinstance(found[0], str | None):
+        del found[0]
+    return found if jumps else [each for each in found if each is not None]
 
 
 def _same_constant(first: Any, second: Any, jumps: bool) -> bool:

@@ -76,7 +76,9 @@ class _Layers:
         """
         if isinstance(node, FinalizeCompute) or self._end(node) is None:
             return True
-        return isinstance(node._meta, np.generic) or typename(type(node._meta)) in PLAIN
+        # Some have several results for each chunk, as decompositions of matrices do.
+        several = node._meta if type(node._meta) is tuple else (node._meta,)
+        return all(isinstance(m, np.generic) or typename(type(m)) in PLAIN for m in several)
 
     def _end(self, node: Any) -> FrontEnd | None:
         return next((end for end in self._ends if isinstance(node, end.array)), None)
