@@ -4,8 +4,9 @@ A function that was shown to be safe to record makes the same calls for all chun
 one by one, those of several functions run on tiles together, and what several of them compute is
 computed once: both on the same operands in the same order, so with the same bits. It is done only
 for functions whose calls are views and elementwise calls, and of which the result is a new array of
-such a call: then the order of the calls is seen in floating-point errors only, and no result shares memory with anything. Where there is such an error, the functions themselves are
-called (`gpusched.graph.segment`).
+such a call: then the order of the calls is seen in floating-point errors only, and no result shares
+memory with anything. Where there is such an error, the functions themselves are called
+(`gpusched.graph.segment`).
 """
 
 from __future__ import annotations
