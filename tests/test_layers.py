@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -110,6 +111,7 @@ MAY_USE = {
     },
     "workers": {
         "adapters",
+        "backends",
         "config",
         "cudadriver",
         "events",
@@ -288,3 +290,73 @@ def test_packages_name_their_modules_in_the_order_of_calls(part: str) -> None:
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"} | packages
     assert sorted(name for name in modules if f"`{name}`" not in told) == []
+
+
+def private_state(*nodes: ast.AST) -> set[str]:
+    """Return the private names that classes define, or keep in their objects."""
+    inside = [n for node in nodes for n in ast.walk(node)]
+    found = {n.name for n in inside if isinstance(n, ast.FunctionDef)}
+    found |= {
+        n.attr
+        for n in inside
+        if isinstance(n, ast.Attribute)
+        and isinstance(n.ctx, ast.Store)
+        and ast.unparse(n.value) == "self"
+    }
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def touched(source: str, names: set[str]) -> set[str]:
+    """Return which private names of recorders and lazy chunks a file touches.
+
+    Those of its own classes are its own, but for classes that derive from recorders.
+    """
+    if not re.search(rf"\b(?:{'|'.join(names)})\b", source):
+        return set()
+    tree = ast.parse(source)
+    classes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
+    derived = [n for n in classes if any("Recorder" in ast.unparse(b) for b in n.bases)]
+    foreign = names - private_state(*[n for n in classes if n not in derived])
+    used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    return foreign & (used | private_state(*derived))
+
+
+def recording_state() -> set[str]:
+    """Return what lazy chunks and recorders keep to themselves."""
+    folder = ROOT / "gpusched/record"
+    trees = [ast.parse((folder / name).read_text()) for name in ("chunk.py", "record.py")]
+    classes = [n for tree in trees for n in tree.body if isinstance(n, ast.ClassDef)]
+    return private_state(*[n for n in classes if n.name in ("LazyChunk", "Recorder")])
+
+
+def test_only_record_touches_what_recorders_keep() -> None:
+    """Nor do classes that derive from recorders: what they need has a public name."""
+    names = recording_state()
+    found = {str(p): touched(p.read_text(), names) for part, p in SOURCES if part != "record"}
+    assert {path: used for path, used in found.items() if used} == {}
+
+
+def test_checker_sees_private_state_of_recorders() -> None:
+    names = recording_state()
+    assert {"_node", "_recorder", "_nodes", "_push"} <= names
+    assert touched("def f(chunk):\n    return chunk._node\n", names) == {"_node"}
+    assert touched("class A(Recorder):\n    def _push(self): ...\n", names) == {"_push"}
+    assert not touched("class A:\n    def _push(self): self._push()\n", names)
+
+
+def looked_up(source: str) -> list[str]:
+    """Return what a file asks `sys.modules` for by a name of the package's."""
+    calls = [
+        ast.unparse(n)
+        for n in ast.walk(ast.parse(source))
+        if isinstance(n, ast.Call | ast.Subscript)
+    ]
+    return [each for each in calls if re.match(r"sys\.modules(\.get\(|\[)'gpusched", each)]
+
+
+def test_modules_of_the_package_are_imported_not_looked_up() -> None:
+    """Whether another library is there may be asked by its name: it need not be installed."""
+    found = {str(p): looked_up(p.read_text()) for _, p in SOURCES if "sys.modules" in p.read_text()}
+    assert {path: names for path, names in found.items() if names} == {}
+    assert looked_up("sys.modules.get('gpusched.graph')") and looked_up("sys.modules['gpusched']")
+    assert not looked_up("sys.modules.get('cupy')")

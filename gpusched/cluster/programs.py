@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from gpusched.adapters.tasks import Task, execute_subgraph
+from gpusched.graph.decisions import ByToken
 from gpusched.graph.program_tokens import EMBED, OPERATION, refer
 
 if TYPE_CHECKING:
@@ -96,13 +96,14 @@ class Programs(SchedulerPlugin):
     def _rename(self, spec: Any, found: dict[int, tuple[Program, Served]]) -> None:
         if type(spec) is not Task:
             return
-        if _is_program(spec.func):
-            program = spec.func
+        program: Any = spec.func
+        by_token = isinstance(program, ByToken)
+        if by_token:
             # Once for each program, as it may be pickled to know its token; its id stays its own.
             if id(program) not in found:
                 found[id(program)] = program, self._serve(program)
             spec.func = found[id(program)][1]
-        elif spec.func is execute_subgraph:
+        elif program is execute_subgraph:
             # A graph that was optimised twice: dask has fused programs with other tasks.
             for inner in spec.args[0].values():
                 self._rename(inner, found)
@@ -131,9 +132,3 @@ class Programs(SchedulerPlugin):
         served = self._served.get(token)
         if served is not None:
             served.embedded = True
-
-
-def _is_program(function: Any) -> TypeGuard[Program]:
-    # Where there is one, its module has been imported.
-    module = sys.modules.get("gpusched.graph.program")
-    return module is not None and type(function) is module.Program

@@ -39,7 +39,7 @@ from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
 from gpusched.plan.schedule import KernelBuilder, Part
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.store.handles import Runnable
 
 
@@ -276,19 +276,19 @@ class _Recorder(TracingRecorder):
 
     def held(self, register: Register) -> Any:
         """Return what a register holds."""
-        return self._registers[register.number]
+        return self.contents[register.number]
 
     def computed(self, value: Any) -> Any:
         """Return the array of a lazy chunk that has been computed; anything else as it is."""
-        node = value._node if isinstance(value, LazyChunk) else None
-        register = self._done.get(id(node))
-        return value if register is None else self._registers[register]
+        node = node_of(value) if isinstance(value, LazyChunk) else None
+        register = self.done.get(id(node))
+        return value if register is None else self.contents[register]
 
     def called(self, step: Call) -> Called:
         """Return a call of this recording with the very arrays that it read and gave."""
-        args = _fetched(step.args, self._registers)
-        kwargs = _fetched(step.kwargs, self._registers)
-        values = [self._registers[k] for k in step.results]
+        args = _fetched(step.args, self.contents)
+        kwargs = _fetched(step.kwargs, self.contents)
+        values = [self.contents[k] for k in step.results]
         origin = self._sites[id(step)]
         key = self._run._keys.get(origin.step)
         place = place_of_site(origin.site) or place_of_layer(layer_of(key))

@@ -49,13 +49,25 @@ def outside(depth: int, until: str = "") -> Site | None:
     until
         Name of a module whose frames end the search.
     """
+    frame = frame_outside(depth + 1, until)
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def frame_outside(depth: int, until: str = "") -> FrameType | None:
+    """Return the nearest frame outside the libraries: all who look at the stack ask this.
+
+    Parameters
+    ----------
+    depth, until
+        As of `outside`.
+    """
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module == until:
             return None
         if module.partition(".")[0] not in FRAMES:
-            return frame.f_code, frame.f_lasti
+            return frame
         frame = frame.f_back
     return None
 

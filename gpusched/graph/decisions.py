@@ -60,6 +60,13 @@ UNKNOWN = Remaining()
 """What is known where nothing was sent."""
 
 
+class ByToken:
+    """What a task calls and a scheduler may send by name, as it does with programs.
+
+    A scheduler knows it by this class, without the modules that a program takes.
+    """
+
+
 @dataclass(frozen=True)
 class Waiting:
     """The decision to call the functions as they are until kernels are compiled: to record then."""

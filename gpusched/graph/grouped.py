@@ -27,7 +27,7 @@ from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.chunk import LazyChunk, lazies, recorder_of
 from gpusched.record.recorded import StandIn
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
@@ -113,7 +113,7 @@ class GroupedWhole(StandIn):
                 ones = np.ones_like(array, dtype=bool)
                 number = self._joined(ones, codes, count, "nanlen", np.dtype(np.intp))
             found = self._total(array, codes, count)
-            array._recorder.flush(lazies([found, number]))  # in one kernel
+            recorder_of(array).flush(lazies([found, number]))  # in one kernel
             found = self._finished(found, number, floats)
         if self.least and number is not None:
             found = np.where(number < self.least, np.nan, found)
@@ -331,7 +331,7 @@ class Grouped(StandIn):
             self._result(array, by, *each)
             for each in zip(self.reductions, self.fill_values, self.dtypes, strict=True)
         ]
-        array._recorder.flush(lazies(results))  # in one kernel
+        recorder_of(array).flush(lazies(results))  # in one kernel
         groups = np.broadcast_to(np.arange(self.count), (self.count,))
         return {"groups": groups, "intermediates": tuple(map(_expanded, results))}
 

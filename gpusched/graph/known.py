@@ -54,8 +54,15 @@ from gpusched.record import (  # noqa: F401
     selection,
 )
 from gpusched.record.catalogue import has, own, recorded_form, register_lazy
-from gpusched.record.chunk import HANDLERS, LazyChunk, compute
-from gpusched.record.recorded import RecordedFunction, StandIn
+from gpusched.record.chunk import (
+    HANDLERS,
+    LazyChunk,
+    compute,
+    is_scalar,
+    node_of,
+    recorder_of,
+)
+from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 
 register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
@@ -181,8 +188,8 @@ def _getitem(array: Any, index: Any) -> Any:
     if not isinstance(array, LazyChunk):
         return dask_chunk.getitem(array, index)
     piece = array[index]
-    if isinstance(piece, LazyChunk) and not piece._scalar and array.size >= 2 * piece.size:
-        piece._recorder.wants_own(piece._node)
+    if isinstance(piece, LazyChunk) and not is_scalar(piece) and array.size >= 2 * piece.size:
+        recorder_of(piece).wants_own(node_of(piece))
     return piece
 
 
@@ -204,7 +211,7 @@ def owned(array: Any) -> Any:
 
 def _joined(arrays: Any, shape: Any) -> Any:
     """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.plan.unjoined`."""
-    recorder = next((a._recorder for a in arrays if isinstance(a, LazyChunk)), None)
+    recorder = recorder_among(arrays)
     if recorder is None:
         return concatenate_shaped(arrays, shape)
     return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
@@ -223,7 +230,7 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     try:
-        return functions.reduced(x._recorder, x, axis, keepdims=keepdims, combine=combine)
+        return functions.reduced(recorder_of(x), x, axis, keepdims=keepdims, combine=combine)
     except UnfusibleError:
         return plain(x, axis, keepdims)  # Which says why.
 
@@ -276,7 +283,7 @@ def _recorded(function: Any, *operands: Any) -> Any:
     found = substitute_for(function)
     lazy = next((a for a in operands if isinstance(a, LazyChunk)), None)
     if lazy is not None and found is function and not known(function):
-        lazy._recorder.stop(GraphBreak.OWN_CALLS(f"calls {funcname(function)}"))
+        recorder_of(lazy).stop(GraphBreak.OWN_CALLS(f"calls {funcname(function)}"))
     return found
 
 
@@ -313,7 +320,7 @@ _PLAIN = {exact: plain for plain, exact in EXACT.items()}
 def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
     """Return the number of elements per result, known from the shape, on the chunk's device."""
     counted = numel_lookup.dispatch(np.ndarray)(x, **kwargs)
-    return LazyChunk(x._recorder, x._recorder.constant(counted))
+    return LazyChunk(recorder_of(x), recorder_of(x).constant(counted))
 
 
 def substitute_for(function: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.graph.batch import Batch
-from gpusched.graph.decisions import UNKNOWN, Remaining
+from gpusched.graph.decisions import UNKNOWN, ByToken, Remaining
 from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.libraries import KEPT, found_by_name, package
 from gpusched.graph.partials import bare, callables, name_of, parts
@@ -36,7 +36,7 @@ from gpusched.record.recorded import StandIn
 from gpusched.roles import current_key
 
 
-class Program:
+class Program(ByToken):
     """What a task does with its inputs; called instead of the task's function.
 
     Parameters

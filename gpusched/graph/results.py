@@ -15,7 +15,7 @@ from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import has
 from gpusched.plan.expression import Apply, Reduce, Scan
 from gpusched.plan.plan import Register
-from gpusched.record.chunk import LazyChunk, references
+from gpusched.record.chunk import LazyChunk, is_scalar, node_of, references, was_own
 from gpusched.record.record import Recorder
 
 
@@ -105,13 +105,13 @@ class ResultRegisters:
 
     def _reference(self, chunk: LazyChunk) -> Any:
         recorder = self._recorder
-        register = recorder.register(chunk._node)
-        if recorder.is_piece(register) and not chunk._scalar:
+        register = recorder.register(node_of(chunk))
+        if recorder.is_piece(register) and not is_scalar(chunk):
             register = recorder.register(recorder.own(register))
             self._taken.add(register)
             return Register(register)
-        if chunk._owned and register in self._taken:
+        if was_own(chunk) and register in self._taken:
             made = recorder.made_leaf(register, np.copy, copies=True)
-            chunk = LazyChunk(recorder, made, scalar=chunk._scalar)
+            chunk = LazyChunk(recorder, made, scalar=is_scalar(chunk))
         self._taken.add(register)
         return references(recorder, chunk)

@@ -47,7 +47,7 @@ from gpusched.plan.plan import (
     substitute,
     used_registers,
 )
-from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.chunk import LazyChunk, lazies, node_of
 from gpusched.record.record import Recorder, error_state
 from gpusched.record.recorded import Sealed
 from gpusched.store.handles import Runnable
@@ -667,7 +667,7 @@ class Segment:
             local[register] = _lazy(value, recorder, numbers, arrays)
         for register, _ in self.given:
             if isinstance(piece := local[register], LazyChunk):
-                recorder.wants_own(piece._node)
+                recorder.wants_own(node_of(piece))
         with recorder.own_numbers():
             each_call = self.calls if calls is None else calls
             for (register, function, step), gone in zip(each_call, self.last_uses, strict=True):

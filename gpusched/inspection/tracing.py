@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends.devices import Device
 from gpusched.breaks import Reason
-from gpusched.graph.callsites import Site, outside
-from gpusched.graph.libraries import FRAMES
+from gpusched.graph.callsites import Site, frame_outside, outside
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
 from gpusched.plan.schedule import KernelBuilder, Part
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.record import Recorder
 
 _SEGMENT = "gpusched.graph.segment"
@@ -64,10 +61,11 @@ class TracingRecorder(Recorder):
         self.flushes = 0
         """Times that the limit of operations ended a kernel."""
 
-    def _intern(self, key: Any, make: Any) -> Node:
-        pending = self._pending
-        found = super()._intern(key, make)
-        self.flushes += self._pending < pending
+    def interned(self, key: Any, make: Any) -> Node:
+        """Note where a node that is new comes from, and what it is called there."""
+        pending = self.pending
+        found = super().interned(key, make)
+        self.flushes += self.pending < pending
         if id(found) not in self.origins:
             self.origins[id(found)] = self._origin()
             self._names()
@@ -78,19 +76,16 @@ class TracingRecorder(Recorder):
 
     def _names(self) -> None:
         """Note the names of lazy chunks in the user's function that is running."""
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame.f_globals.get("__name__") != _SEGMENT:
-            if frame.f_globals.get("__name__", "").partition(".")[0] not in FRAMES:
-                for name, value in frame.f_locals.items():
-                    if isinstance(value, LazyChunk) and name.isidentifier():
-                        self.variables.setdefault(id(value._node), name)
-                return
-            frame = frame.f_back
+        frame = frame_outside(2, until=_SEGMENT)
+        for name, value in frame.f_locals.items() if frame is not None else ():
+            if isinstance(value, LazyChunk) and name.isidentifier():
+                self.variables.setdefault(id(node_of(value)), name)
 
-    def _compute_early(self) -> None:
+    def compute_early(self) -> None:
+        """Compute early what the recorder would where nobody traces."""
         # Python's dictionary of a frame's variables holds chunks that are gone until it is asked.
         self._names()
-        super()._compute_early()
+        super().compute_early()
 
     def launch(self, builder: KernelBuilder, targets: list[int],
                part: Part | None = None) -> Launch | Empty:  # fmt: skip
@@ -104,9 +99,9 @@ class TracingRecorder(Recorder):
         """Record a call, and keep the bytes that it reads and makes."""
         before = len(self.steps)
         found = super().call(function, args, kwargs, copies)
-        read = [self._registers[k] for k in used_registers(args) | used_registers(kwargs)]
+        read = [self.contents[k] for k in used_registers(args) | used_registers(kwargs)]
         values = found if isinstance(found, list | tuple) else [found]
-        arrays = [self._registers[v.register] if isinstance(v, Leaf) else v for v in values]
+        arrays = [self.contents[v.register] if isinstance(v, Leaf) else v for v in values]
         made = [
             a
             for a in arrays
@@ -124,11 +119,7 @@ class TracingRecorder(Recorder):
         super().broke(operation, reason)
         self.broken.append(Broken(operation, reason, self._origin()))
 
-    def leaf_of(self, register: int) -> Node | None:
-        """Return the node of the array that a register holds, if it was not computed here."""
-        return self._nodes.get(("leaf", register))
-
     def registers(self) -> list[Any]:
         """Return what the registers hold, in the order of their numbers."""
         self.demand()
-        return self._registers
+        return self.contents

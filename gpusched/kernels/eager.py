@@ -13,7 +13,7 @@ from gpusched.plan.overrides import active
 from gpusched.plan.plan import Plan
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import PYTHON_SCALARS, Recorder
-from gpusched.record.recorded import RecordedFunction, recorder_of
+from gpusched.record.recorded import RecordedFunction, recorder_among
 from gpusched.store.statistics import updating
 from gpusched.store.tuned import generation
 
@@ -28,7 +28,7 @@ class FrozenKernel(RecordedFunction):
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Compute what the kernel does, or record it where an argument is a lazy chunk."""
-        recorder = recorder_of(args)
+        recorder = recorder_among(args)
         if recorder is not None:
             return self.record(recorder, *args, **options)
         return run(self, args, **options)

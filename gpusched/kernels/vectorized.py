@@ -32,7 +32,7 @@ from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import register
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.record import Recorder
-from gpusched.record.recorded import RecordedFunction, recorder_of
+from gpusched.record.recorded import RecordedFunction, recorder_among
 
 _DIVISIONS = frozenset(["/", "//", "%", "/=", "//=", "%="])
 _OPTIONS = frozenset(["nopython", "boundscheck", "cache", "inline", "nogil"])
@@ -68,7 +68,7 @@ class Vectorized(RecordedFunction):
 
     def __call__(self, *args: Any) -> Any:
         """Call the ufunc, or record the call where an argument is a lazy chunk."""
-        recorder = recorder_of(args)
+        recorder = recorder_among(args)
         return self.function(*args) if recorder is None else self.record(recorder, *args)
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:

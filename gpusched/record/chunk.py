@@ -663,6 +663,26 @@ def references(recorder: Recorder, structure: Any) -> Any:
     return structure
 
 
+def recorder_of(chunk: LazyChunk) -> Recorder:
+    """Return what records a lazy chunk, whose attributes are NumPy's alone."""
+    return chunk._recorder
+
+
+def node_of(chunk: LazyChunk) -> Node:
+    """Return what a lazy chunk has been computed to so far."""
+    return chunk._node
+
+
+def is_scalar(chunk: LazyChunk) -> bool:
+    """Return whether a lazy chunk stands for a scalar of NumPy's, not for an array without axes."""
+    return chunk._scalar
+
+
+def was_own(chunk: LazyChunk) -> bool:
+    """Return whether nothing shared memory with an array when it was made."""
+    return chunk._owned
+
+
 def lazies(structure: Any) -> list[Node]:
     """Return the nodes of every lazy chunk inside a structure."""
     return [chunk._node for chunk in chunks_in(structure)]

@@ -111,8 +111,10 @@ class Recorder:
         # Operations recorded before they are computed, so that no kernel grows without bound.
         self._limit = bounds().most if most is None else most
         self._nodes: dict[Any, Node] = {}
-        self._pending = 0
-        self._registers: Registers = []
+        self.pending = 0
+        """How many of these operations there are."""
+        self.contents: Registers = []
+        """By register: an array, or what stands in for it."""
         self.chunks: list[Callable[[], Any]] = []
         """Weak references to its lazy chunks: NumPy has an array for each that there still is."""
         self.gone: set[int] = set()
@@ -120,7 +122,8 @@ class Recorder:
         self.given: set[int] = set()
         """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
-        self._done: dict[int, int] = {}
+        self.done: dict[int, int] = {}
+        """By identity, nodes that have been computed, with their registers."""
         self._gathers = False
         """Whether there are any."""
         self._waiting: dict[int, Reduce] = {}
@@ -196,7 +199,7 @@ class Recorder:
         found = [n for n in self.recorded() if n.reports and self._steps.get(id(n)) in calls]
         if not found:
             return []
-        computed = [node for node in self._nodes.values() if id(node) in self._done]
+        computed = [node for node in self._nodes.values() if id(node) in self.done]
         needed = list(postorder([*wanted, *computed]))
         used, calls_of = {id(node) for node in needed} | self._viewed, set(map(_call, needed))
         roots: list[Node] = []
@@ -214,12 +217,16 @@ class Recorder:
         scalar
             Whether NumPy gave it as a scalar.
         """
-        register = len(self._registers)
-        self._registers.append(array)
+        register = len(self.contents)
+        self.contents.append(array)
         node = Leaf(array.dtype, array.shape, register, scalar)
-        self._done[id(node)] = register
+        self.done[id(node)] = register
         self._nodes["leaf", register] = node
         return node
+
+    def leaf_of(self, register: int) -> Node | None:
+        """Return the node of the array that a register holds, if it was not computed here."""
+        return self._nodes.get(("leaf", register))
 
     def constant(self, array: np.ndarray) -> Leaf:
         """Return the node of an array that depends only on the inputs' kinds: one of equal ones."""
@@ -233,7 +240,7 @@ class Recorder:
             return node
 
         digest = hashlib.blake2b(array.tobytes()).digest()
-        return cast(Leaf, self._intern(("constant", array.dtype, array.shape, digest), make))
+        return cast(Leaf, self.interned(("constant", array.dtype, array.shape, digest), make))
 
     def _heeded(self, errors: int) -> int:
         """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
@@ -241,15 +248,16 @@ class Recorder:
             self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
         return errors and errors & heeded()
 
-    def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
+    def interned(self, key: Any, make: Callable[[], Node]) -> Node:
+        """Return the one node that a key stands for, made where it is new."""
         found = self._nodes.get(key)
         if found is None:
             found = self._nodes[key] = make()
             self._steps[id(found)] = self.step
             if isinstance(found, Apply):
                 self.operations += 1
-                self._pending += 1
-                if self._pending > self._limit:
+                self.pending += 1
+                if self.pending > self._limit:
                     self.flush([found])
         return found
 
@@ -260,7 +268,7 @@ class Recorder:
         shape = broadcast_shapes(*(a.shape for a in arguments))
         errors = self._heeded(reports(name, arguments[0].dtype, dtype))
         key = (name, output, dtype, errors, *map(id, arguments))
-        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
+        return self.interned(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
@@ -326,7 +334,7 @@ class Recorder:
                 self._waiting[id(found)] = found
             return found
 
-        return self._intern(key, make)
+        return self.interned(key, make)
 
     def moments(self, node: Node, axes: tuple[int, ...], keepdims: bool) -> list[Reduce]:
         """Return nodes of a mean, what rounding it loses, and squares of deviations added up.
@@ -352,7 +360,7 @@ class Recorder:
             return found
 
         key = MOMENTS, axes, keepdims, errors, id(wide)
-        found = [self._intern((*key, k), make) for k in range(3)]
+        found = [self.interned((*key, k), make) for k in range(3)]
         if self.device.can.begins and len(family) == 3:
             one = self.number(1, np.dtype(np.int64))
             family.append(Reduce(one.dtype, shape, "add", one, axes, keepdims, family))
@@ -369,7 +377,7 @@ class Recorder:
             assert isinstance(found, Leaf)
             return found
 
-        return cast(Leaf, self._intern(("labels", placed, register, *args), make))
+        return cast(Leaf, self.interned(("labels", placed, register, *args), make))
 
     def rearranged(self, node: Node, function: Callable[..., Any], *args: Any) -> Leaf:
         """Return what a function that only moves elements makes of a node, once for each."""
@@ -380,17 +388,17 @@ class Recorder:
             assert isinstance(found, Leaf)
             return found
 
-        return cast(Leaf, self._intern(("rearranged", function, register, *args), make))
+        return cast(Leaf, self.interned(("rearranged", function, register, *args), make))
 
     def table(self, leaf: Leaf) -> Table:
         """Return the node of an array of one axis that operations get as a whole."""
 
         def make() -> Node:
-            self._done[id(found)] = leaf.register
+            self.done[id(found)] = leaf.register
             return found
 
         found = Table(leaf.dtype, (), leaf.register)
-        return cast(Table, self._intern(("table", leaf.register), make))
+        return cast(Table, self.interned(("table", leaf.register), make))
 
     def gather(self, node: Node, labels: Leaf, axis: int) -> Node:
         """Return the node of a node's elements at labels along an axis.
@@ -420,9 +428,9 @@ class Recorder:
             self.operations += 1
             return Gather(node.dtype, shape, register, labels, axis)
 
-        found = cast(Gather, self._intern(("gather", register, id(labels), axis), make))
+        found = cast(Gather, self.interned(("gather", register, id(labels), axis), make))
         self._gathers = True
-        if labels.shape == (1,) and id(found) not in self._done:
+        if labels.shape == (1,) and id(found) not in self.done:
             self.flush([found])
         return found
 
@@ -431,7 +439,7 @@ class Recorder:
 
         A kernel reads where one array of labels says, along one axis.
         """
-        work, seen = roots[::-1] if self._gathers else [], set(self._done)
+        work, seen = roots[::-1] if self._gathers else [], set(self.done)
         found: list[Gather] = []
         while work:
             node = work.pop()
@@ -467,7 +475,7 @@ class Recorder:
         place = id(labels), axis - node.ndim
         others = [n for n in postorder([node]) if isinstance(n, Gather) and n.place != place]
         if others:
-            self.flush([n for n in others if id(n) not in self._done])
+            self.flush([n for n in others if id(n) not in self.done])
         shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
         errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
@@ -477,7 +485,7 @@ class Recorder:
             return Segments(node.dtype, shape, combine, node, (axis,), reports=errors,
                             labels=labels, initial=initial)  # fmt: skip
 
-        return self._intern(key, make)
+        return self.interned(key, make)
 
     def scan(self, combine: str, node: Node, axis: int) -> Node:
         """Return the node of each element joined with all before it along an axis.
@@ -503,7 +511,7 @@ class Recorder:
         if combine in CUMULATED and self.few_lanes(node, axis):
             return self.labels(node, _cumulated, combine, axis)
         gathers = [n for n in postorder([node]) if isinstance(n, Gather)]
-        self.flush([n for n in gathers if id(n) not in self._done])
+        self.flush([n for n in gathers if id(n) not in self.done])
         errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("scan", combine, axis, errors, id(node))
 
@@ -511,7 +519,7 @@ class Recorder:
             self.operations += 1
             return Scan(node.dtype, node.shape, combine, node, (axis,), reports=errors)
 
-        return self._intern(key, make)
+        return self.interned(key, make)
 
     def few_lanes(self, node: Node, axis: int) -> bool:
         """Return whether threads that have a lane along an axis each would not keep a GPU busy.
@@ -529,33 +537,33 @@ class Recorder:
     def flush(self, roots: list[Node]) -> None:
         """Compute `roots`, so that each has a register."""
         for root in roots:
-            if isinstance(root, Scalar) and id(root) not in self._done:
+            if isinstance(root, Scalar) and id(root) not in self.done:
                 leaf = self.constant(np.asarray(root.value))
-                self._done[id(root)] = leaf.register
+                self.done[id(root)] = leaf.register
         self._gather_apart(roots)
-        for wanted in groups(roots, self._done):
+        for wanted in groups(roots, self.done):
             group = alongside(wanted, self._waiting.values())
             for node, target in zip(group.nodes, self._compute(group), strict=True):
-                self._done[id(node)] = target
+                self.done[id(node)] = target
                 self._waiting.pop(id(node), None)
-        self._pending = 0
+        self.pending = 0
 
     def _compute(self, group: Group, part: Part | None = None) -> list[int]:
         """Add the step that computes a group, and return the registers of its results."""
-        builder = KernelBuilder(group, self._done, self._registers)
+        builder = KernelBuilder(group, self.done, self.contents)
         if not group.axes or group.labels is not None:
-            read = [self._registers[k] for k in builder.registers]
-            builder.cut = unjoined.divided(self.steps, read, group.shape, self._registers)
-        targets = [len(self._registers) + k for k in range(len(group.nodes))]
+            read = [self.contents[k] for k in builder.registers]
+            builder.cut = unjoined.divided(self.steps, read, group.shape, self.contents)
+        targets = [len(self.contents) + k for k in range(len(group.nodes))]
         step = self.launch(builder, targets, part)
         if isinstance(step, Launch):
             nodes = (*builder.order, *group.nodes)
             step.steps = tuple(sorted({self._steps[id(n)] for n in nodes if id(n) in self._steps}))
-        self._registers += [None] * len(targets)
+        self.contents += [None] * len(targets)
         self.steps.append(step)
         self._postpone(step)
         for output in step.outputs:
-            self._registers[output.register] = output.stand_in(self.device)
+            self.contents[output.register] = output.stand_in(self.device)
         return targets
 
     def assembled(self, parts: Sequence[tuple[tuple[slice, ...], Node]], like: Node) -> Leaf:
@@ -569,7 +577,7 @@ class Recorder:
             An array of the same shape, whose order in memory the result has.
         """
         dtype = parts[0][1].dtype
-        order = axis_order(like.shape, [self._registers[self.register(like)].strides])
+        order = axis_order(like.shape, [self.contents[self.register(like)].strides])
         shape = tuple(like.shape[axis] for axis in order)
         axes = tuple(order.index(axis) for axis in range(len(order)))
         moved = axes if axes != tuple(range(len(axes))) else None
@@ -579,15 +587,15 @@ class Recorder:
         for index, node in parts:
             self._gather_apart([node])
             # What has been computed already is copied by a kernel without operations.
-            *others, last = groups([node], self._done) or [Group((node,), node.shape, ())]
+            *others, last = groups([node], self.done) or [Group((node,), node.shape, ())]
             for group in others:
                 for each, target in zip(group.nodes, self._compute(group), strict=True):
-                    self._done[id(each)] = target
+                    self.done[id(each)] = target
             moves = tuple(0 if n == 1 else s for n, s in zip(node.shape, steps, strict=True))
             (before,) = self._compute(last, Part(array, index, before, moves))
         assert before is not None
         found = Leaf(dtype, like.shape, before)
-        self._done[id(found)] = before
+        self.done[id(found)] = before
         self._nodes["leaf", before] = found
         return found
 
@@ -604,7 +612,7 @@ class Recorder:
         """Run what has been recorded and has not run, since values are needed now."""
         for step in self._runnable():
             self.release(written(self._pending_steps.pop(0)) & self._stood_in)
-            step(self._registers)
+            step(self.contents)
             self.repeatable = False
         self._stood_in.clear()
 
@@ -634,16 +642,16 @@ class Recorder:
     def release(self, registers: set[int]) -> None:
         """Let go of what stands in for results."""
         for register in registers:
-            self._registers[register] = None
+            self.contents[register] = None
 
     def stand_ins(self, structure: Any) -> Any:
         """Return a structure of registers with what stands in for their values, or the values."""
-        return substitute(structure, self._registers)
+        return substitute(structure, self.contents)
 
     def fetch(self, structure: Any) -> Any:
         """Return a structure of registers with their values in place."""
         self.demand()
-        return substitute(structure, self._registers)
+        return substitute(structure, self.contents)
 
     def run(self, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, float]:
         """Return what `Plan.run` does for the inputs that were recorded.
@@ -665,17 +673,17 @@ class Recorder:
 
     def register(self, node: Node) -> int:
         """Return the register that holds `node`, computing it first if need be."""
-        if id(node) not in self._done:
+        if id(node) not in self.done:
             if node.nbytes >= LEAST_FREED:
-                self._compute_early()
-            self.flush([] if id(node) in self._done else [node])
-        return self._done[id(node)]
+                self.compute_early()
+            self.flush([] if id(node) in self.done else [node])
+        return self.done[id(node)]
 
     def array(self, node: Node) -> Any:
         """Return the value of `node`."""
         register = self.register(node)
         self.demand()
-        return self._registers[register]
+        return self.contents[register]
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any,
              copies: bool = False) -> Any:  # fmt: skip
@@ -695,7 +703,7 @@ class Recorder:
             name = self.breaks[-1][0] if self.breaks else _name(function)
             reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
             self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
-        registers = self._registers
+        registers = self.contents
         if self._cut and not copies:
             args, kwargs = self._owning(args), self._owning(kwargs)
         read = used_registers(args) | used_registers(kwargs)
@@ -717,7 +725,7 @@ class Recorder:
         arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
         there = {id(owner(registers[k])) for k in read}
         if any(a.nbytes >= LEAST_FREED and id(owner(a)) not in there for a in arrays):
-            self._compute_early()
+            self.compute_early()
         leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
@@ -727,13 +735,13 @@ class Recorder:
             self._postpone(step)
         return leaves[0] if single else type(found)(leaves)
 
-    def _compute_early(self) -> None:
+    def compute_early(self) -> None:
         """Compute what keeps more memory from being let go of than its value takes."""
         kept = {*self.given, *(register for register, _ in self._constants)}
         there = (chunk for each in self.chunks if (chunk := each()) is not None)
         held = {id(chunk._node): chunk._node for chunk in there if id(chunk) not in self.gone}
         nodes = list(held.values())
-        while (node := early(nodes, self._done, self._registers, kept)) is not None:
+        while (node := early(nodes, self.done, self.contents, kept)) is not None:
             self.flush([node])
 
     def _is_array(self, value: Any) -> bool:
@@ -750,8 +758,8 @@ class Recorder:
         """
         if isinstance(node, Scalar):
             return self.leaf_view(self.register(node), change)
-        if id(node) in self._done:
-            return self.leaf_view(self._done[id(node)], change)
+        if id(node) in self.done:
+            return self.leaf_view(self.done[id(node)], change)
         count = self._sliced[id(node)] = self._sliced.get(id(node), 0) + 1
         if (turned := self._turned(node, change)) is not None:
             return turned
@@ -760,7 +768,7 @@ class Recorder:
         assert isinstance(node, Apply)
         # Reductions inside are computed first: together, as one kernel may do some of them.
         inside = [n for n in postorder([node], Reduce) if isinstance(n, Reduce)]
-        self.flush([n for n in inside if id(n) not in self._done])
+        self.flush([n for n in inside if id(n) not in self.done])
         moved: dict[int, Node] = {}
         return self._push(node, node.shape, change, moved)
 
@@ -822,7 +830,7 @@ class Recorder:
         if isinstance(node, Scalar | Table):
             return node
         if id(node) not in moved:
-            if isinstance(node, Apply) and id(node) not in self._done:
+            if isinstance(node, Apply) and id(node) not in self.done:
                 self._viewed.add(id(node))
                 arguments = tuple(self._push(a, shape, change, moved) for a in node.arguments)
                 moved[id(node)] = self.apply(node.operation, arguments, node.dtype, node.output)
@@ -838,7 +846,7 @@ class Recorder:
 
     def _turned(self, node: Node, change: Callable[[np.ndarray], np.ndarray]) -> Node | None:
         """Return what is gathered of an array whose axes are in another order; None if not that."""
-        if not isinstance(node, Gather) or id(node) in self._done:
+        if not isinstance(node, Gather) or id(node) in self.done:
             return None
         order = _permutation(node.shape, change)
         if not order:
@@ -850,14 +858,14 @@ class Recorder:
         """Return whether NumPy's loop over `size` elements reads one and the same of an operand."""
         if not isinstance(value, Node) or not value.shape:
             return True
-        still = isinstance(value, Leaf) and not any(self._registers[value.register].strides)
+        still = isinstance(value, Leaf) and not any(self.contents[value.register].strides)
         return still or math.prod(value.shape) == 1 < size
 
     def has_windows(self, node: Node) -> bool:
         """Return whether a node is an array that shows elements several times, as windows do."""
         if not isinstance(node, Leaf):
             return False
-        array = self._registers[node.register]
+        array = self.contents[node.register]
         steps = [s for n, s in zip(array.shape, array.strides, strict=True) if s and n > 1]
         return len(set(steps)) < len(steps)
 
@@ -895,9 +903,9 @@ class Recorder:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
         constants = tuple(self._constants)
-        steps = unjoined.arranged(list(self.steps), kept, self._registers, self.apart)
+        steps = unjoined.arranged(list(self.steps), kept, self.contents, self.apart)
         dying = last_uses(map(tiles.touched, steps), kept)
-        running = tiles.arranged(steps, dying, self._registers, self.apart)
+        running = tiles.arranged(steps, dying, self.contents, self.apart)
         ends = last_uses(map(tiles.touched, running), kept)
         launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
@@ -905,7 +913,7 @@ class Recorder:
             if isinstance(step, Launch) and step.device.can.streams:
                 why = not_streamed(step.kernel.kernel.outputs, step.loops, step.outputs)
                 self.apart += [("stream", why)] if why is not None else []
-        return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
+        return Plan(steps, len(self.contents), arrays, result, constants, dying, stages,
                     errors=self.errors, warned=tuple(self.warned))  # fmt: skip
 
     def check_thread(self) -> None:

@@ -115,7 +115,7 @@ def one_of(results: tuple[Any, ...], k: int) -> Any:
     return results[k]
 
 
-def recorder_of(args: tuple[Any, ...]) -> Recorder | None:
+def recorder_among(args: tuple[Any, ...]) -> Recorder | None:
     """Return the recorder of the first lazy chunk among some arguments; None if there is none."""
     found = next((a for a in args if isinstance(a, LazyChunk)), None)
     if found is None:

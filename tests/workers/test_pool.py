@@ -337,9 +337,3 @@ def test_chunk_buffers_of_the_host() -> None:
     assert pool.held() == MIB
     assert pool.free_unused() == MIB
     assert (pool.held(), pool.free_unused(), pool.limit(1)) == (0, 0, False)
-
-
-def test_host_pool_does_not_bring_in_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gpusched.backends.buffer_pool", raising=False)
-    assert (HostPool().held(), HostPool().free_unused()) == (0, 0)
-    assert "gpusched.backends.buffer_pool" not in sys.modules

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
+from gpusched.store.statistics import updating
 from gpusched.workers.metrics.sampler import Sampler
 
 logger = logging.getLogger(__name__)
@@ -75,10 +75,6 @@ def _memory(worker: Any) -> Values:
 
 
 def _kernels(worker: Any) -> Values:
-    # Looked up rather than imported: a process that never fused anything need not load it.
-    updating = getattr(sys.modules.get("gpusched.store.statistics"), "updating", None)
-    if updating is None:
-        return dict.fromkeys(_KERNELS, 0)
     with updating() as total:
         values: Values = {key: getattr(total, name) for key, name in _KERNELS.items() if name}
         values["distinct"] = len(total.kernels)

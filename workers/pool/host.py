@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from gpusched.backends.buffer_pool import pool
 from gpusched.workers.pool.base import Pool
 
 
@@ -24,15 +23,11 @@ class HostPool(Pool):
     kind = "host"
 
     def held(self) -> int:
-        """Return the bytes in free buffers; 0 where no chunk was ever fused."""
-        memory = sys.modules.get("gpusched.backends.buffer_pool")
-        return 0 if memory is None else int(memory.pool.held())
+        """Return the bytes in free buffers."""
+        return int(pool.held())
 
     def free_unused(self) -> int:
         """Give free buffers back to the system; return their bytes."""
-        memory = sys.modules.get("gpusched.backends.buffer_pool")
-        if memory is None:
-            return 0
-        freed = int(memory.pool.held())
-        memory.pool.clear()
+        freed = int(pool.held())
+        pool.clear()
         return freed

@@ -16,20 +16,20 @@ import numpy as np
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import SUPPORTED
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
 
 
 def _is_instance(value: Any, types: Any) -> bool:
     if type(value) is not LazyChunk:
         return isinstance(value, types)
-    return issubclass(value.dtype.type if _numpys(value)._scalar else np.ndarray, types)
+    return issubclass(value.dtype.type if is_scalar(_numpys(value)) else np.ndarray, types)
 
 
 def _as_array(value: Any, dtype: Any = None) -> Any:
     """Return the array that a lazy chunk stands for, in another dtype if it has not got that."""
     found = _numpys(value)
-    if found._scalar:
-        found = LazyChunk(found._recorder, found._node)
+    if is_scalar(found):
+        found = LazyChunk(recorder_of(found), node_of(found))
     return found if dtype is None else found.astype(dtype, copy=False)
 
 
@@ -50,17 +50,17 @@ def _stacked(chunks: list[Any], dtype: Any) -> Any:
     alike = all(type(each) is LazyChunk and each.dtype == first.dtype for each in chunks)
     if not alike or any(each.ndim > 1 for each in chunks) or first.dtype not in SUPPORTED:
         reason = GraphBreak.VALUES("makes an array of arrays that are not alike, or have two axes")
-        first._recorder.stop(reason)
+        recorder_of(first).stop(reason)
     target = first.dtype if dtype is None else np.dtype(dtype)
     exact = target.kind == first.dtype.kind == "f" or np.can_cast(first.dtype, target, "safe")
-    if any(each._scalar for each in chunks) and not (exact and target in SUPPORTED):
-        first._recorder.stop(GraphBreak.VALUES("makes an array of scalars in another dtype"))
+    if any(is_scalar(each) for each in chunks) and not (exact and target in SUPPORTED):
+        recorder_of(first).stop(GraphBreak.VALUES("makes an array of scalars in another dtype"))
     return np.stack([_numpys(each) for each in chunks])
 
 
 def _numpys(chunk: LazyChunk) -> LazyChunk:
     """Return a lazy chunk, if what it stands for is NumPy's to the program."""
-    recorder = chunk._recorder
+    recorder = recorder_of(chunk)
     if recorder.device is not HOST and not recorder.moved:
         recorder.stop(GraphBreak.VALUES("asks whether a chunk of another library is NumPy's"))
     return chunk
