@@ -64,12 +64,12 @@ class TracingRecorder(Recorder):
         self.flushes = 0
         """Times that the limit of operations ended a kernel."""
 
-    def _intern(self, key: Any, make: Any) -> Node:
+    def _intern(self, key: Any, make: Any, like: Node | None = None) -> Node:
         pending = self._pending
-        found = super()._intern(key, make)
+        found = super()._intern(key, make, like)
         self.flushes += self._pending < pending
         if id(found) not in self.origins:
-            self.origins[id(found)] = self._origin()
+            self.origins[id(found)] = self._origin() if like is None else self.origins[id(like)]
             self._names()
         return found
 
@@ -83,7 +83,7 @@ class TracingRecorder(Recorder):
             if frame.f_globals.get("__name__", "").partition(".")[0] not in FRAMES:
                 for name, value in frame.f_locals.items():
                     if isinstance(value, LazyChunk) and name.isidentifier():
-                        self.variables.setdefault(id(value._node), name)
+                        self.variables.setdefault(id(value.held), name)
                 return
             frame = frame.f_back
 
