@@ -210,7 +210,9 @@ def shown_by_nothing(x: Any) -> Any:
     return x + 1
 
 
-@pytest.mark.parametrize("function", [quietly_viewed, quiet_least, viewed_of_quiet, shown_by_nothing])
+@pytest.mark.parametrize(
+    "function", [quietly_viewed, quiet_least, viewed_of_quiet, shown_by_nothing]
+)
 def test_views_report_what_their_arrays_do(function: Callable[..., Any]) -> None:
     for values in ([[1.0, 0, 2, 3], [3, 0, np.inf, 0]], [[1.0, 2, 2, 3], [3, 1, 2, 5]]):
         same(chunk(values, "f8").map_blocks(function, meta=np.empty((0, 0))))
