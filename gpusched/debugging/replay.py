@@ -280,7 +280,7 @@ class _Recorder(TracingRecorder):
 
     def computed(self, value: Any) -> Any:
         """Return the array of a lazy chunk that has been computed; anything else as it is."""
-        node = node_of(value) if isinstance(value, LazyChunk) else None
+        node = node_of(value) if isinstance(value, LazyChunk) and not value.waits else None
         register = self.done.get(id(node))
         return value if register is None else self.contents[register]
 

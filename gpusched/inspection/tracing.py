@@ -14,7 +14,7 @@ from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
 from gpusched.plan.schedule import KernelBuilder, Part
-from gpusched.record.chunk import LazyChunk, node_of
+from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 
 _SEGMENT = "gpusched.graph.segment"
@@ -61,13 +61,13 @@ class TracingRecorder(Recorder):
         self.flushes = 0
         """Times that the limit of operations ended a kernel."""
 
-    def interned(self, key: Any, make: Any) -> Node:
+    def interned(self, key: Any, make: Any, like: Node | None = None) -> Node:
         """Note where a node that is new comes from, and what it is called there."""
         pending = self.pending
-        found = super().interned(key, make)
+        found = super().interned(key, make, like)
         self.flushes += self.pending < pending
         if id(found) not in self.origins:
-            self.origins[id(found)] = self._origin()
+            self.origins[id(found)] = self._origin() if like is None else self.origins[id(like)]
             self._names()
         return found
 
@@ -79,7 +79,7 @@ class TracingRecorder(Recorder):
         frame = frame_outside(2, until=_SEGMENT)
         for name, value in frame.f_locals.items() if frame is not None else ():
             if isinstance(value, LazyChunk) and name.isidentifier():
-                self.variables.setdefault(id(node_of(value)), name)
+                self.variables.setdefault(id(value.held), name)
 
     def compute_early(self) -> None:
         """Compute early what the recorder would where nobody traces."""

@@ -8,7 +8,7 @@ from weakref import ref
 
 from gpusched.dataclass import dataclass
 from gpusched.plan.plan import Register
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, is_scalar
 from gpusched.record.record import error_state
 
 
@@ -82,7 +82,7 @@ class Calls:
             self.is_complete = False
             return
         # Operators of NumPy's scalars are no ufuncs.
-        self.is_complete &= not getattr(found, "_scalar", False)
+        self.is_complete &= not (isinstance(found, LazyChunk) and is_scalar(found))
         register = self._first + len(self.made)
         self.made.append(NumPyCall(register, function, *given))
         self._keep(found, register)

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import add, and_, floordiv, getitem, mul, neg, sub
 from typing import Any, TypeVar
 from weakref import ref
@@ -110,17 +110,40 @@ class LazyChunk(NDArrayOperatorsMixin):
     Lives as long as one recording, in the thread of the recording.
     """
 
-    __slots__ = ("__weakref__", "_fresh", "_node", "_owned", "_recorder", "_scalar")
+    __slots__ = ("__weakref__", "_fresh", "_known", "_owned", "_recorder", "_scalar", "_view")
 
     def __init__(
-        self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False
-    ) -> None:
+        self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False,
+        view: Callable[[], Node] | None = None,
+    ) -> None:  # fmt: skip
         self._recorder = recorder
-        self._node = node
+        self._known = node
+        self._view = view  # records what the chunk shows, a view of `_known`, once that is read
         self._scalar = scalar
         self._fresh = fresh  # no input and no view shares its memory: it may change in place
         self._owned = fresh  # nor did one when it was made: as a result it is an array of its own
         recorder.chunks.append(ref(self))
+
+    @property
+    def _node(self) -> Node:
+        if self._view is not None:
+            # Once it is recorded: should that fail, it is still a view.
+            self._known, self._view = self._view(), None
+        return self._known
+
+    @_node.setter
+    def _node(self, node: Node) -> None:
+        self._known, self._view = node, None
+
+    @property
+    def held(self) -> Node:
+        """What the chunk keeps: its node or, where it is a view that waits, what that is of."""
+        return self._known
+
+    @property
+    def waits(self) -> bool:
+        """Whether the chunk is a view that nothing has read so far (see `viewed`)."""
+        return self._view is not None
 
     # What is known without computing ------------------------------------------------------
 
@@ -245,13 +268,12 @@ class LazyChunk(NDArrayOperatorsMixin):
                 except UnfusibleError as reason:
                     recorder.broke("getitem", reason.reason)
                     return compute(recorder, _getitem, (self, index), {})
-            self._fresh = False
             integers = sum(isinstance(i, int | np.integer) for i in items)
             full = integers == self.ndim and Ellipsis not in items and None not in items
             # The index may raise; NumPy says so best, on the array itself.
-            node = recorder.view(self._node, lambda array: array[(*items, ...) if full else index],
-                                 repeats=True)  # fmt: skip
-            return noted(recorder, LazyChunk(recorder, node, scalar=full), getitem, (self, index))
+            found = viewed(self, lambda array: array[(*items, ...) if full else index],
+                           repeats=True, scalar=full)  # fmt: skip
+            return noted(recorder, found, getitem, (self, index))
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:  # fmt: skip
@@ -426,6 +448,41 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     def __reduce__(self) -> Any:
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
+
+
+def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats: bool = False,
+           scalar: bool = False) -> LazyChunk:  # fmt: skip
+    """Return a view of a lazy chunk.
+
+    Parameters
+    ----------
+    chunk
+        Of what.
+    change, repeats
+        As in `Recorder.view`.
+    scalar
+        Whether NumPy gives a scalar.
+
+    Notes
+    -----
+    A view of what reductions are still to be computed for waits until something reads it, at the
+    latest the end of the program, since recording it has them computed. Those that are recorded
+    until then join them in one kernel, as moments of several arrays do.
+
+    It shows the same then. Nodes do not change, and no call of a recording changes an array: ``+=``
+    and assignments give another node to a chunk that no view shows, which this one is not any more.
+    What a view may raise depends on shapes, and is raised at once, by a stand-in. What operations
+    report, and whose calls they are, those of a view have from the ones that they are parts of
+    (`Recorder.view`), whatever `numpy.errstate` says when it is read. Memory that only a waiting
+    view needs is let go of early as that of others (`LazyChunk.held`).
+    """
+    recorder, node = chunk._recorder, chunk._node
+    chunk._fresh = False
+    if not recorder.reduces(node):
+        return LazyChunk(recorder, recorder.view(node, change, repeats), scalar=scalar)
+    change(np.broadcast_to(np.zeros((), node.dtype), node.shape))
+    later = partial(recorder.view, node, change, repeats)
+    return LazyChunk(recorder, node, scalar=scalar, view=later)
 
 
 def _is_of_integers(items: list[Any]) -> bool:
@@ -684,8 +741,14 @@ def was_own(chunk: LazyChunk) -> bool:
 
 
 def lazies(structure: Any) -> list[Node]:
-    """Return the nodes of every lazy chunk inside a structure."""
-    return [chunk._node for chunk in chunks_in(structure)]
+    """Return the nodes of every lazy chunk inside a structure.
+
+    Where views wait for reductions, these are computed first, with those that the others need.
+    """
+    chunks = chunks_in(structure)
+    if any(chunk.waits for chunk in chunks):
+        chunks[0]._recorder.reduce_first([chunk.held for chunk in chunks])
+    return [chunk._node for chunk in chunks]
 
 
 def chunks_in(structure: Any) -> list[LazyChunk]:

@@ -31,6 +31,7 @@ from gpusched.record.chunk import (
     parts_of,
     records,
     records_method,
+    viewed,
 )
 from gpusched.record.gathers import window_totals
 from gpusched.record.moments import moments
@@ -243,19 +244,20 @@ def _array(value: Any) -> LazyChunk:
 def _viewed(function: Callable[..., Any], method: str = "") -> None:
     @records(function, method=method)
     def handler(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
-        _array(a)._fresh = False
-        moved = recorder.view(
-            a._node, lambda array: function(array, *args, **kwargs), repeats=False
-        )
-        return LazyChunk(recorder, moved)
+        # Plans call it again, when the program may have changed its own lists.
+        given = [_kept(each) for each in args]
+        options = {name: _kept(each) for name, each in kwargs.items()}
+        return viewed(_array(a), lambda array: function(array, *given, **options))
+
+
+def _kept(value: Any) -> Any:
+    return value.copy() if type(value) in (list, np.ndarray) else value
 
 
 @records(np.expand_dims)
 def _expand_dims(recorder: Recorder, a: Any, axis: Any) -> Any:
     axes = tuple(axis) if isinstance(axis, list) else axis  # CuPy's takes no lists.
-    _array(a)._fresh = False
-    node = recorder.view(a._node, lambda array: np.expand_dims(array, axes), repeats=False)
-    return LazyChunk(recorder, node)
+    return viewed(_array(a), lambda array: np.expand_dims(array, axes))
 
 
 _function: Any

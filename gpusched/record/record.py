@@ -248,12 +248,15 @@ class Recorder:
             self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
         return errors and errors & heeded()
 
-    def interned(self, key: Any, make: Callable[[], Node]) -> Node:
-        """Return the one node that a key stands for, made where it is new."""
+    def interned(self, key: Any, make: Callable[[], Node], like: Node | None = None) -> Node:
+        """Return the one node that a key stands for.
+
+        A new one is made, as one of the call that is being recorded or that has made `like`.
+        """
         found = self._nodes.get(key)
         if found is None:
             found = self._nodes[key] = make()
-            self._steps[id(found)] = self.step
+            self._steps[id(found)] = self.step if like is None else self._steps[id(like)]
             if isinstance(found, Apply):
                 self.operations += 1
                 self.pending += 1
@@ -265,10 +268,16 @@ class Recorder:
         self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int = 0
     ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
-        shape = broadcast_shapes(*(a.shape for a in arguments))
         errors = self._heeded(reports(name, arguments[0].dtype, dtype))
+        return self._applied(name, arguments, dtype, output, errors)
+
+    def _applied(self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int,
+                 errors: int, like: Node | None = None) -> Node:  # fmt: skip
+        shape = broadcast_shapes(*(a.shape for a in arguments))
         key = (name, output, dtype, errors, *map(id, arguments))
-        return self.interned(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
+        return self.interned(
+            key, lambda: Apply(dtype, shape, name, arguments, output, errors), like
+        )
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
@@ -739,7 +748,7 @@ class Recorder:
         """Compute what keeps more memory from being let go of than its value takes."""
         kept = {*self.given, *(register for register, _ in self._constants)}
         there = (chunk for each in self.chunks if (chunk := each()) is not None)
-        held = {id(chunk._node): chunk._node for chunk in there if id(chunk) not in self.gone}
+        held = {id(chunk.held): chunk.held for chunk in there if id(chunk) not in self.gone}
         nodes = list(held.values())
         while (node := early(nodes, self.done, self.contents, kept)) is not None:
             self.flush([node])
@@ -755,6 +764,11 @@ class Recorder:
         ----------
         repeats
             Whether several views of one node may show the same elements.
+
+        Notes
+        -----
+        Operations are recorded once more for what is shown. They report the errors that the ones
+        that they are parts of do, and belong to the same calls.
         """
         if isinstance(node, Scalar):
             return self.leaf_view(self.register(node), change)
@@ -766,11 +780,21 @@ class Recorder:
         if isinstance(node, Reduce | Gather) or (repeats and count > 2):
             return self.leaf_view(self.register(node), change)
         assert isinstance(node, Apply)
-        # Reductions inside are computed first: together, as one kernel may do some of them.
-        inside = [n for n in postorder([node], Reduce) if isinstance(n, Reduce)]
-        self.flush([n for n in inside if id(n) not in self.done])
+        self.reduce_first([node])
         moved: dict[int, Node] = {}
         return self._push(node, node.shape, change, moved)
+
+    def reduces(self, node: Node) -> bool:
+        """Return whether a node needs reductions that have not been computed."""
+        return id(node) not in self.done and bool(self._reductions([node]))
+
+    def reduce_first(self, nodes: list[Node]) -> None:
+        """Compute the reductions that nodes need: together, as one kernel may do some of them."""
+        self.flush(self._reductions(nodes))
+
+    def _reductions(self, nodes: list[Node]) -> list[Node]:
+        found = (n for n in postorder(nodes, Reduce) if isinstance(n, Reduce))
+        return [n for n in found if id(n) not in self.done]
 
     def made_leaf(self, register: int, function: Callable[[np.ndarray], np.ndarray],
                   copies: bool = False) -> Leaf:  # fmt: skip
@@ -833,7 +857,8 @@ class Recorder:
             if isinstance(node, Apply) and id(node) not in self.done:
                 self._viewed.add(id(node))
                 arguments = tuple(self._push(a, shape, change, moved) for a in node.arguments)
-                moved[id(node)] = self.apply(node.operation, arguments, node.dtype, node.output)
+                moved[id(node)] = self._applied(node.operation, arguments, node.dtype, node.output,
+                                                node.reports, node)  # fmt: skip
             elif node.shape == shape and (turned := self._turned(node, change)) is not None:
                 moved[id(node)] = turned
             else:

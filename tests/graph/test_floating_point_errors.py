@@ -186,6 +186,38 @@ def too_large(block: Any) -> Any:
     return block * 2 + np.float32(3e38) * np.float32(block.ndim * 4)
 
 
+def quietly_viewed(x: Any) -> Any:
+    found = 1 / x
+    with np.errstate(all="ignore"):
+        return found[::2] * 2
+
+
+def quiet_least(x: Any) -> Any:
+    found = 1 / x.min(axis=0)
+    with np.errstate(all="ignore"):
+        return found[None] * 2
+
+
+def viewed_of_quiet(x: Any) -> Any:
+    with np.errstate(all="ignore"):
+        found = x / x.min(axis=0)
+    return found[:, ::-1]
+
+
+def shown_by_nothing(x: Any) -> Any:
+    (x / x.min(axis=0))[:1]
+    np.expand_dims(x.var(axis=0), 0)
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "function", [quietly_viewed, quiet_least, viewed_of_quiet, shown_by_nothing]
+)
+def test_views_report_what_their_arrays_do(function: Callable[..., Any]) -> None:
+    for values in ([[1.0, 0, 2, 3], [3, 0, np.inf, 0]], [[1.0, 2, 2, 3], [3, 1, 2, 5]]):
+        same(chunk(values, "f8").map_blocks(function, meta=np.empty((0, 0))))
+
+
 @pytest.mark.parametrize("function", [quotient_of_lengths, too_large])
 def test_numbers_that_a_function_computes_are_reported_for_each_run(
     function: Callable[..., Any],

@@ -295,8 +295,8 @@ def test_random_functions_give_the_bits_of_numpys(
                 made = [da.map_blocks(gpusched.fusible(f), x, y, meta=np.empty((0, 0)))
                         for f in functions]  # fmt: skip
                 arrays = dask.compute(*made, scheduler="sync", optimize_graph=True)
-            except (TypeError, ValueError, IndexError) as error:
-                return type(error)
+            except (TypeError, ValueError, IndexError):
+                return None  # Of several functions that raise, either may come first.
         return [(a.dtype, a.shape, np.asarray(a).tobytes()) for a in arrays]
 
     assert outcome(enabled=True) == outcome(enabled=False)
