@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import tlz  # type: ignore[import-untyped]
+import toolz  # type: ignore[import-untyped]
+
 from gpusched.adapters.arrays import broadcast_trick
 from gpusched.record.catalogue import has
+
+CURRIED: Any = tlz.curry | toolz.curry
+"""tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
+
+COMPOSED: Any = tlz.functoolz.Compose | toolz.functoolz.Compose
+"""What `tlz.compose` and `toolz.compose` make."""
 
 _PLACEHOLDER = getattr(functools, "Placeholder", None)
 """Since Python 3.14, an argument of a partial application that the call gives."""
@@ -64,10 +73,10 @@ def parts(function: Any) -> Iterable[Any]:
     >>> list(parts(partial(np.sum, axis=0))) == [np.sum]
     True
     """
-    if hasattr(function, "funcs"):
+    if isinstance(function, COMPOSED):
         for part in (function.first, *function.funcs):
             yield from parts(part)
-    elif hasattr(function, "keywords") and hasattr(function, "func"):
+    elif isinstance(function, partial | CURRIED):
         for part in (function.func, *filter(callable, function.args)):
             yield from parts(part)
     else:

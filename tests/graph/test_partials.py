@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import MagicMock
 
 import dask
 import dask.array as da
@@ -55,6 +56,16 @@ def test_an_array_in_it_may_change_between_two_computations(name: str) -> None:
             np.testing.assert_array_equal(computed(each), expected)
         weights *= -3
     assert statistics().fused_tasks > 0
+
+
+def test_an_object_with_any_attribute_is_called_as_it_is() -> None:
+    calls = MagicMock(side_effect=weighted)
+    x = blocks(partial(calls, weights=2.0)) * 2
+    np.testing.assert_array_equal(computed(x), (np.arange(1.0, 25.0) * 2 + 1) * 2)
+    x = da.from_array(np.arange(24.0), chunks=8).map_blocks(
+        MagicMock(side_effect=np.sin), dtype=float
+    )
+    np.testing.assert_allclose(computed(x + 1), np.sin(np.arange(24.0)) + 1)
 
 
 def test_chunks_with_other_arrays_share_a_program() -> None:

@@ -20,16 +20,12 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
-import tlz  # type: ignore[import-untyped]
-import toolz  # type: ignore[import-untyped]
 from dask.utils import Dispatch
 
 from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
 from gpusched.graph.frontends.adapter import COUNTERPARTS, INSIDE, REWRITTEN, TOGETHER
+from gpusched.graph.partials import COMPOSED, CURRIED
 from gpusched.record.bytecode import codes, looked_up
-
-_CURRIED: Any = tlz.curry | toolz.curry
-"""tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
 
 Pairs = dict[Callable[..., Any] | CodeType, Callable[..., Any]]
 """Functions, and the code of those that are made inside others, to what stands in for them."""
@@ -72,7 +68,7 @@ def _found(packages: tuple[str, ...]) -> Pairs:
 
 
 def _without_curry(value: Any) -> Any:
-    return value.func if isinstance(value, _CURRIED) else value
+    return value.func if isinstance(value, CURRIED) else value
 
 
 def _named(name: str) -> Any:
@@ -134,7 +130,7 @@ class Exchange:
             return value if items is value.args else type(value)(*items)
         if isinstance(value, GraphNode):
             return self._task(value) if type(value) is Task else value
-        if isinstance(value, functools.partial | _CURRIED) or hasattr(value, "funcs"):
+        if isinstance(value, functools.partial | CURRIED | COMPOSED):
             entry = self._made.get(id(value))
             if entry is None:
                 # The function is kept with what it became, so that its id stays its own.
@@ -151,7 +147,7 @@ class Exchange:
 
     def _of_others(self, function: Any) -> Any:
         """Exchange functions in a `functools.partial`, or in what toolz composes or curries."""
-        if isinstance(function, functools.partial | _CURRIED):
+        if isinstance(function, functools.partial | CURRIED):
             func, args = self.value(function.func), self.value(function.args)
             keywords = self.value(function.keywords)
             if func is function.func and args is function.args and keywords is function.keywords:
