@@ -68,9 +68,8 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     if dtype.kind == "c":
         pairs = (parts_of(recorder, node) for node in arguments)
         chosen = LazyChunk(recorder, test)
-        return complex_chunk(
-            recorder, tuple(np.where(chosen, *each) for each in zip(*pairs, strict=True))
-        )
+        found = tuple(np.where(chosen, *each) for each in zip(*pairs, strict=True))
+        return LazyChunk(recorder, complex_chunk(recorder, found)._node, fresh=True)
     node = recorder.apply("where", (test, *arguments), dtype)
     return LazyChunk(recorder, node, fresh=True)
 

@@ -118,6 +118,11 @@ def test_arithmetic_is_numpy_s_to_the_bit(function: Any, dtype: str, backend: st
     assert len(found.launches) == 1
 
 
+def test_where_of_scalars_gives_an_array() -> None:
+    found = record(lambda z: np.where(z.sum() == 0, z.sum(), 1), np.ones(5, complex)).result
+    assert type(found) is np.ndarray
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", COMPLEX)
 def test_rounding_of_products(dtype: str, backend: str) -> None:
