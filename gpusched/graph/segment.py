@@ -347,15 +347,19 @@ class Segment:
         self._tiled.run(registers)
 
     def _tried(self, tiled: Tiled, registers: Registers) -> bool:
-        """Run calls in another order; return False, with nothing done, if errors would show it."""
+        """Run calls in another order; return False, with nothing done, if that cannot be.
+
+        Errors would show the order. Where what a function calls does not run on tiles, the function
+        itself does better: NumPy computes into the memory of operands that only it has.
+        """
         tried: Registers = [*registers, *[None] * tiled.more]
         errors: list[Any] = []
         try:
             with collecting(heeded(), errors.append):
-                tiled.run(tried)
+                done = tiled.run(tried)
         except Exception as error:  # noqa: BLE001  Raised again, in the order of the calls
             errors.append(error)
-        if errors:
+        if errors or not done:
             return False
         registers[:] = tried[: len(registers)]
         return True
@@ -368,7 +372,7 @@ class Segment:
             return None  # They are of numbers, which are not computed again.
         found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
         order = arranged(list(itertools.chain.from_iterable(found)))
-        return replace(self._in_tiles(order), more=inlining.free - len(registers))
+        return replace(self._in_tiles(order), more=inlining.free - len(registers), inlined=True)
 
     def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
                  registers: Registers, by_calls: Plan | None = None) -> Direct:  # fmt: skip
@@ -774,16 +778,21 @@ class Tiled:
     """Stretches of them that can run on one tile after the other, and what is between."""
     more: int = 0
     """Registers that they need besides the program's."""
+    inlined: bool = False
+    """Whether functions are what they call."""
 
-    def run(self, registers: Registers) -> None:
-        """Call the functions."""
+    def run(self, registers: Registers) -> bool:
+        """Call the functions; return False, in the middle, where what one calls has no tiles."""
         for part in self.parts:
             steps, ends = self.steps[part.steps], self.last_uses[part.steps]
             if part.stretch is None or not part.stretch.run(registers):
+                if self.inlined and part.stretch is not None:
+                    return False
                 _call(steps, ends, registers)
                 continue
             for gone in itertools.chain.from_iterable(ends):
                 registers[gone] = None
+        return True
 
 
 @dataclass(frozen=True)
