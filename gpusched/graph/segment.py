@@ -336,8 +336,9 @@ class Segment:
         Users' functions are what they have called while a plan was recorded, if there is one.
         """
         self._cut_off(registers)
-        if plan is not None and plan.unfused is not None:
-            if self._tried(plan.unfused, registers):
+        # Other threads may give it up at any time.
+        if plan is not None and (inlined := plan.unfused) is not None:
+            if self._tried(inlined, registers):
                 return
             plan.unfused = None
         if self._tiled.steps != self.steps:
