@@ -700,6 +700,7 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
     """
     for chunk in chunks_in((args, kwargs)):
         chunk._fresh = False  # the results may be views of it
+    recorder.registers_of(lazies((args, kwargs)))
     given = references(recorder, args), references(recorder, kwargs)
     found = recorder.call(function, *given, copies)
     if isinstance(found, Leaf):

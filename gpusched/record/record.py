@@ -682,11 +682,16 @@ class Recorder:
 
     def register(self, node: Node) -> int:
         """Return the register that holds `node`, computing it first if need be."""
-        if id(node) not in self.done:
-            if node.nbytes >= LEAST_FREED:
+        return self.registers_of([node])[0]
+
+    def registers_of(self, nodes: list[Node]) -> list[int]:
+        """Return the registers that hold some nodes, computing them first, together, if need be."""
+        missing = {id(node): node for node in nodes if id(node) not in self.done}
+        if missing:
+            if any(node.nbytes >= LEAST_FREED for node in missing.values()):
                 self.compute_early()
-            self.flush([] if id(node) in self.done else [node])
-        return self.done[id(node)]
+            self.flush([node for key, node in missing.items() if key not in self.done])
+        return [self.done[id(node)] for node in nodes]
 
     def array(self, node: Node) -> Any:
         """Return the value of `node`."""
