@@ -143,7 +143,12 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
         if elementwise and follows:
             done += others
             others = []
-        elif follows or (elementwise and others) or not (elementwise or has(step.function, "lean")):
+        elif not (elementwise or has(step.function, "lean")):
+            # It may change what a view copies: `ravel` and `reshape` do with some layouts.
+            done += [*run, *others, (register, step)]
+            run, others = [], []
+            continue
+        elif follows or (elementwise and others):
             done += run + others
             run, others = [], []
         (run if elementwise else others).append((register, step))

@@ -377,3 +377,23 @@ def test_functions_that_warn_at_once_do_so_once(state: Any) -> None:
     assert sorted(str(each.message) for each in found) == [
         "divide by zero encountered in log", "overflow encountered in exp",
     ]  # fmt: skip
+
+
+def _changes(a: Any) -> Any:
+    a += 100
+    return a * 1.0
+
+
+def test_what_a_function_copies_was_changed_before() -> None:
+    x = da.from_array(values(shape=(60, 60)), chunks=(60, 60))
+
+    def make() -> Any:
+        made = x.map_blocks(gpusched.fusible(lambda a: np.exp(a / 1000) + 1), dtype="f8")
+        changed = made.map_blocks(gpusched.fusible(_changes), dtype="f8")
+        return da.map_blocks(
+            gpusched.fusible(lambda a, b: np.ravel(a.T).reshape(60, 60) * 2 + b),
+            made, changed, dtype="f8",
+        )  # fmt: skip
+
+    plain, ours = both(make)
+    assert plain.tobytes() == ours.tobytes()
