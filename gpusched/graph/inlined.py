@@ -43,10 +43,28 @@ class Inlining:
         self._describe = describe
         self._known: dict[Any, int] = {}
         """Registers of what functions compute on their way, by the call."""
+        self._followed: dict[int, Calls] = {}
+        """Of functions, by the registers of their results."""
 
-    def begin(self, recorder: Recorder, given: Mapping[int, Any]) -> None:
-        """Follow the calls of a function that is given some lazy chunks, by register."""
-        recorder.followed = Calls(dict(given), self.free)
+    @property
+    def is_quiet(self) -> bool:
+        """Whether functions that are called as they are report nothing at once."""
+        left = (calls for result, calls in self._followed.items() if result not in self.steps)
+        return all(calls.is_quiet for calls in left)
+
+    def begin(self, recorder: Recorder, result: int, given: Mapping[int, Any]) -> None:
+        """Follow the calls of a function that is given some lazy chunks, by register.
+
+        Parameters
+        ----------
+        recorder
+            Of the segment.
+        result
+            The register of the function's result.
+        given
+            The chunks.
+        """
+        recorder.followed = self._followed[result] = Calls(dict(given), self.free)
 
     def end(self, recorder: Recorder, result: int, found: Any) -> None:
         """Keep the calls of the function, if they show all that it did.

@@ -369,8 +369,8 @@ class Segment:
         self, recorder: Recorder, inlining: Inlining, registers: Registers
     ) -> Tiled | None:
         """Return the steps with what users' functions have called in their place, if it shows."""
-        if not inlining.steps or recorder.errors or recorder.warned:
-            return None  # They are of numbers, which are not computed again.
+        if not inlining.steps or recorder.errors or _warns(recorder, inlining):
+            return None  # Errors are of numbers, which are not computed again.
         found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
         order = arranged(list(itertools.chain.from_iterable(found)))
         return replace(self._in_tiles(order), more=inlining.free - len(registers), inlined=True)
@@ -557,6 +557,8 @@ class Segment:
             failed = error
             if isinstance(error, OSError):
                 key = None  # There may be files or a disk the next time.
+        if _warns(recorder, inlining):
+            self._tiled = self._in_tiles(self.steps)  # Another order may be tried in vain.
         # Not while an error is handled, which would be shown beside what the functions raise.
         if failed is not None:
             self._called(self._call_after(failed, inputs, registers), key)
@@ -679,7 +681,7 @@ class Segment:
                 recorder.step = register
                 follows = inlining if register in self._users else None
                 if follows is not None:
-                    follows.begin(recorder, {k: local[k] for k in step.registers})
+                    follows.begin(recorder, register, {k: local[k] for k in step.registers})
                 local[register] = step.call(function, local)
                 if follows is not None:
                     follows.end(recorder, register, local[register])
@@ -882,6 +884,11 @@ def _cuts_a_view(index: Any) -> bool:
 
 def _is_range(index: Any) -> bool:
     return type(index) is slice or index is None or index is Ellipsis
+
+
+def _warns(recorder: Recorder, inlining: Inlining | None) -> bool:
+    """Return whether calls that are made twice may warn twice: not only if errors are heeded."""
+    return bool(recorder.warned) or not (inlining is None or inlining.is_quiet)
 
 
 def _leave(registers: Registers, found: Direct) -> None:

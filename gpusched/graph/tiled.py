@@ -143,7 +143,12 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
         if elementwise and follows:
             done += others
             others = []
-        elif follows or (elementwise and others) or not (elementwise or has(step.function, "lean")):
+        elif not (elementwise or has(step.function, "lean")):
+            # It may change what a view copies: `ravel` and `reshape` do with some layouts.
+            done += [*run, *others, (register, step)]
+            run, others = [], []
+            continue
+        elif follows or (elementwise and others):
             done += run + others
             run, others = [], []
         (run if elementwise else others).append((register, step))
@@ -267,16 +272,18 @@ class Stretch:
         if errors:
             self.reported = True
             return REPORTED
+        if isinstance(found, Reason):
+            return found
         for register, value in found.items():
             registers[register] = value
         return None if found else OTHERS
 
-    def _results(self, values: dict[int, Any], tiling: Tiling) -> dict[int, Any]:
-        """Return the outputs; none if one of them is not an array of the tiles' shape."""
+    def _results(self, values: dict[int, Any], tiling: Tiling) -> dict[int, Any] | Reason:
+        """Return the outputs, or why they cannot be put together of tiles."""
         run = _Run(self, tiling)
         for where in tiling.tiles():
             if not run.fill(tiling.cut(values, where), where):
-                return {}
+                return OTHERS if run.ordered else ORDER
         return run.results
 
 
@@ -365,6 +372,8 @@ class _Run:
         """Of what has the shape of a tile, once the first tile is done."""
         self._spare: dict[np.dtype, list[np.ndarray]] = {}
         """Arrays of a whole tile that nobody reads any more."""
+        self.ordered = True
+        """Whether NumPy's results have been in C order so far."""
 
     def fill(self, local: dict[int, Any], where: slice) -> bool:
         """Compute the rows of a tile; return False if a result cannot be put together of tiles."""
@@ -373,7 +382,8 @@ class _Run:
             local[call.register] = self._computed(call, local, where, owned)
             for gone in call.dying:
                 self._release(local.pop(gone), owned.pop(gone, None), local, owned)
-        return all(self._kept(k, local[k], where) for k in self._stretch.outputs)
+        kept = all(self._kept(k, local[k], where) for k in self._stretch.outputs)
+        return self.ordered and kept
 
     def _release(self, value: Any, buffer: np.ndarray | None, local: dict[int, Any],
                  owned: dict[int, np.ndarray]) -> None:  # fmt: skip
@@ -401,6 +411,8 @@ class _Run:
     def _learn(self, register: int, found: Any, where: slice) -> None:
         if isinstance(found, np.ndarray) and found.shape == self._shape(where.stop - where.start):
             self._dtypes[register] = found.dtype
+            # Operands that are broadcast may be in another order, and results of them alone are.
+            self.ordered &= found.flags.c_contiguous
 
     def _shape(self, rows: int) -> tuple[int, ...]:
         return rows, *self._tiling.shape[1:]

@@ -6,10 +6,16 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
 from gpusched.dataclass import dataclass
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, is_scalar
 from gpusched.record.record import error_state
+
+CONSTANT = (bool, int, float, complex, str, np.number, np.bool_, np.dtype, type, type(None),
+            type(Ellipsis))  # fmt: skip
+"""What does not change after a call, so that the call can be repeated."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Calls:
         self.made: list[NumPyCall] = []
         self.is_complete = True
         """Whether these calls do all that the function does with chunks."""
+        self.is_quiet = True
+        """Whether NumPy reports errors of them as outside of the function."""
         self._depth = 0
         """Of calls within each other."""
         self._errors = error_state()
@@ -58,7 +66,10 @@ class Calls:
 
     def begin(self) -> None:
         """Note that a call begins."""
-        self._seen += self._depth == 0
+        if self._depth == 0:
+            self._seen += 1
+            if error_state() != self._errors:
+                self.is_complete = self.is_quiet = False  # It would not be so for repeated calls.
         self._depth += 1
 
     def end(self) -> None:
@@ -72,8 +83,6 @@ class Calls:
         if self._depth != 1:
             return
         self._noted += 1
-        if error_state() != self._errors:
-            self.is_complete = False  # It would not be so when the call is repeated.
         if self.register_of(found) is not None:
             return  # One of its arguments.
         try:
@@ -107,6 +116,7 @@ class Calls:
         register = self.register_of(structure)
         if register is not None:
             return Register(register)
-        if isinstance(structure, LazyChunk):
+        ends = structure if type(structure) is slice else slice(structure)
+        if not all(isinstance(end, CONSTANT) for end in (ends.start, ends.stop, ends.step)):
             raise KeyError(structure)
         return structure

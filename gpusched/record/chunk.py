@@ -92,6 +92,9 @@ FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
 
+POWERS_OF_COMPLEX = ((int, 2), (int, -1), (float, 0.5), (int, 1), (float, 1.0))
+"""Those of complex numbers, by their type: `numpy.power` of the others has other bits."""
+
 
 CONVERT = methodcaller("astype")
 """Stands for the method among the calls of a function."""
@@ -252,8 +255,10 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __pow__(self, other: Any) -> Any:
         if self._scalar:
             return np.power(self, other)  # as NumPy's scalars do
-        if type(other) in (int, float) and other in POWERS and self.dtype.kind in "fc":
-            return POWERS[other](self)
+        if type(other) in (int, float) and other in POWERS:
+            kind = self.dtype.kind
+            if kind == "f" or (kind == "c" and (type(other), other) in POWERS_OF_COMPLEX):
+                return POWERS[other](self)
         if type(other) is int and other == 2:
             return np.square(self)
         return np.power(self, other)

@@ -314,3 +314,86 @@ def test_a_function_that_reads_another_number_is_recorded_again(tmp_path: Path) 
         with gpusched.enable():
             found = x.map_blocks(function).compute(scheduler="sync")
         assert found.tobytes() == (np.exp(values() / 100) * by + 1).tobytes()
+
+
+def _by_an_array(a: Any) -> Any:
+    axes = np.array([1, 0])
+    found = np.transpose(a, axes)
+    axes[:] = [0, 1]
+    return np.exp(found / 1000) * 2
+
+
+def test_what_a_function_changes_after_a_call_is_as_it_was() -> None:
+    check(gpusched.fusible(_by_an_array), values(shape=(60, 60)), chunks=(60, 60))
+
+
+@pytest.mark.parametrize("exponent", [2, 2.0, -1, -1.0, 0.5, 1, 1.0, 0, 3, True, np.float64(2)])
+@pytest.mark.parametrize("dtype", ["?", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
+def test_powers_have_the_bits_of_numpys(exponent: Any, dtype: str) -> None:
+    if np.dtype(dtype).kind in "iub" and exponent == -1:
+        pytest.skip("NumPy refuses it, or divides by zero")
+    x = np.abs(values()) + 1
+    given = (x + 0.25j * x[::-1] if dtype[0] == "c" else x).astype(dtype)
+    with np.errstate(all="ignore"):
+        check(lambda a: (a + a) ** exponent, given)
+
+
+def test_results_of_what_is_broadcast_have_the_layout_of_numpys() -> None:
+    def function(x: Any, a: Any, b: Any) -> Any:
+        np.sqrt(x)
+        return np.sqrt(np.abs(a * b))
+
+    x, a, b = abs(values(shape=(16, 12, 20))), values(shape=(16, 1, 20)), values(shape=(1, 12, 1))
+    given = [
+        da.from_delayed(dask.delayed(lambda a=a: a, pure=False)(), a.shape, a.dtype)
+        for a in (x, np.asfortranarray(a), b)
+    ]
+    plain, ours = both(
+        lambda: da.map_blocks(function, *given, dtype="f8", chunks=given[0].chunks).map_blocks(
+            lambda a: np.array([[a.strides]]), chunks=((1,), (1,), (3,)), dtype="f8"
+        )
+    )
+    assert plain.tolist() == ours.tolist()
+
+
+def _warns_at_once(a: Any) -> Any:
+    with np.errstate(all="warn"):
+        return np.log(a)
+
+
+@pytest.mark.parametrize("state", ["warn", "ignore"])
+def test_functions_that_warn_at_once_do_so_once(state: Any) -> None:
+    x = da.from_array(np.arange(64 * 60.0).reshape(64, 60), chunks=(64, 60))
+    with (
+        np.errstate(over="warn", divide=state),
+        warnings.catch_warnings(record=True) as found,
+        gpusched.enable(),
+    ):
+        warnings.simplefilter("always")
+        made = x.map_blocks(_warns_at_once, dtype="f8") + x.map_blocks(
+            lambda a: np.exp(a) + np.sqrt(a), dtype="f8"
+        )
+        made.compute(scheduler="sync")
+    assert sorted(str(each.message) for each in found) == [
+        "divide by zero encountered in log", "overflow encountered in exp",
+    ]  # fmt: skip
+
+
+def _changes(a: Any) -> Any:
+    a += 100
+    return a * 1.0
+
+
+def test_what_a_function_copies_was_changed_before() -> None:
+    x = da.from_array(values(shape=(60, 60)), chunks=(60, 60))
+
+    def make() -> Any:
+        made = x.map_blocks(gpusched.fusible(lambda a: np.exp(a / 1000) + 1), dtype="f8")
+        changed = made.map_blocks(gpusched.fusible(_changes), dtype="f8")
+        return da.map_blocks(
+            gpusched.fusible(lambda a, b: np.ravel(a.T).reshape(60, 60) * 2 + b),
+            made, changed, dtype="f8",
+        )  # fmt: skip
+
+    plain, ours = both(make)
+    assert plain.tobytes() == ours.tobytes()

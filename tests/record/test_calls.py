@@ -72,7 +72,16 @@ def _by_a_mask(a: Any, b: Any) -> Any:
     return a.take([0, 1], axis=0) + np.divmod(a, b)[0][:2]
 
 
-@pytest.mark.parametrize("function", [_assigned, _updated, _quiet, _sorted, _by_a_mask])
+def _by_an_array(a: Any, b: Any) -> Any:
+    axes = np.array([1, 0])
+    found = np.transpose(a, axes) * 2
+    axes[:] = [0, 1]
+    return found
+
+
+@pytest.mark.parametrize(
+    "function", [_assigned, _updated, _quiet, _sorted, _by_a_mask, _by_an_array]
+)
 def test_what_cannot_be_repeated_call_by_call_is_seen(function: Callable[..., Any]) -> None:
     assert not followed(function)[0].is_complete
 
