@@ -82,6 +82,8 @@ class Inlining:
         steps = self._steps_for(result, found, calls) if calls is not None else None
         if steps is not None:
             self.steps[result] = steps
+        else:
+            self._known.clear()  # The function may change what they were computed of.
 
     def _steps_for(self, result: int, found: Any, calls: Calls) -> list[tuple[int, Any]] | None:
         returned = calls.register_of(found)

@@ -397,3 +397,21 @@ def test_what_a_function_copies_was_changed_before() -> None:
 
     plain, ours = both(make)
     assert plain.tobytes() == ours.tobytes()
+
+
+def test_what_functions_share_is_computed_again_after_a_change() -> None:
+    x = da.from_array(values(shape=(60, 60)), chunks=(60, 60))
+
+    def changes(a: Any, b: Any) -> Any:
+        a *= 2
+        return a * 1 + b
+
+    def make() -> Any:
+        made = x.map_blocks(gpusched.fusible(lambda a: np.exp(a / 1000) + 1), dtype="f8")
+        before = made.map_blocks(gpusched.fusible(lambda a: np.sqrt(a + 1) * 2), dtype="f8")
+        after = da.map_blocks(gpusched.fusible(changes), made, before, dtype="f8")
+        last = gpusched.fusible(lambda a, b: np.cos(np.sqrt(a + 1)) + b)
+        return da.map_blocks(last, made, after, dtype="f8")
+
+    plain, ours = both(make)
+    assert plain.tobytes() == ours.tobytes()
