@@ -245,6 +245,16 @@ def test_reductions_after_views_join_those_before(function: Callable[..., Any]) 
     assert [any(launch.loops.reduced) for launch in found.launches].count(True) == 1
 
 
+def test_what_one_call_is_given_is_computed_together() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 6))
+
+    def function(x: Any) -> Any:
+        return np.stack([x.mean(axis=0), np.square(x).sum(axis=0), x.max(axis=0)])
+
+    found = check(function, x, ulp=32, scale=10, backend="python")
+    assert [any(launch.loops.reduced) for launch in found.launches].count(True) == 1
+
+
 def test_only_what_a_view_shows_is_computed() -> None:
     found = check(
         lambda x: (x - x.mean(axis=0))[:1], np.random.default_rng(0).random((90, 4)), ulp=8, scale=1
