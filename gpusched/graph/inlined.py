@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpusched.graph.tiled import is_elementwise
-from gpusched.plan.plan import Register, used_registers
+from gpusched.plan.plan import Register, substitute, used_registers
 from gpusched.record.calls import Calls
 from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
@@ -29,7 +29,8 @@ class Inlining:
     make
         What makes a step of a function and its arguments.
     describe
-        What returns something hashable that is equal for equal arguments, or raises `TypeError`.
+        What returns something hashable that is equal for equal arguments, with registers among
+        them, or raises `TypeError`.
     free
         The first register that the segment's program has not.
     """
@@ -43,17 +44,12 @@ class Inlining:
         self._describe = describe
         self._known: dict[Any, int] = {}
         """Registers of what functions compute on their way, by the call."""
-        self._followed: dict[int, Calls] = {}
-        """Of functions, by the registers of their results."""
-
-    @property
-    def is_quiet(self) -> bool:
+        self.is_quiet = True
         """Whether functions that are called as they are report nothing at once."""
-        left = (calls for result, calls in self._followed.items() if result not in self.steps)
-        return all(calls.is_quiet for calls in left)
 
-    def begin(self, recorder: Recorder, result: int, given: Mapping[int, Any]) -> None:
-        """Follow the calls of a function that is given some lazy chunks, by register.
+    def follow(self, recorder: Recorder, result: int, given: Mapping[int, Any],
+               call: Callable[[], Any]) -> Any:  # fmt: skip
+        """Call a function, keep what it calls if that shows all that it did, and return its result.
 
         Parameters
         ----------
@@ -62,28 +58,23 @@ class Inlining:
         result
             The register of the function's result.
         given
-            The chunks.
+            What the function is given, by register.
+        call
+            Calls it.
         """
-        recorder.followed = self._followed[result] = Calls(dict(given), self.free)
-
-    def end(self, recorder: Recorder, result: int, found: Any) -> None:
-        """Keep the calls of the function, if they show all that it did.
-
-        Parameters
-        ----------
-        recorder
-            Of the segment.
-        result
-            The register of the function's result.
-        found
-            What it has returned.
-        """
-        calls, recorder.followed = recorder.followed, None
-        steps = self._steps_for(result, found, calls) if calls is not None else None
+        recorder.followed = calls = Calls(given, self.free)
+        steps = None
+        try:
+            found = call()
+            steps = self._steps_for(result, found, calls)
+        finally:
+            recorder.followed = None
+            if steps is None:
+                self.is_quiet &= calls.is_quiet
+                self._known.clear()  # The function may change what they were computed of.
         if steps is not None:
             self.steps[result] = steps
-        else:
-            self._known.clear()  # The function may change what they were computed of.
+        return found
 
     def _steps_for(self, result: int, found: Any, calls: Calls) -> list[tuple[int, Any]] | None:
         returned = calls.register_of(found)
@@ -94,11 +85,11 @@ class Inlining:
         fits = all(kinds[r] or _is_view(step) for r, step in made)
         if not (fits and kinds.get(returned)):
             return None
-        names: dict[int, int] = {}
         steps: list[tuple[int, Any]] = []
+        names: Any = {k: Register(k) for _, step in made for k in step.registers}
         for register, step in made:
             call = self._make(
-                step.function, _renamed(step.args, names), _renamed(step.kwargs, names)
+                step.function, substitute(step.args, names), substitute(step.kwargs, names)
             )
             # What is returned is computed for itself: whoever has it may change it.
             key = None if register == returned else self._identity(call)
@@ -106,14 +97,13 @@ class Inlining:
             if known is None:
                 known = result if register == returned else self._new(key)
                 steps.append((known, call))
-            names[register] = known
+            names[register] = Register(known)
         return steps
 
     def _identity(self, step: Any) -> Any:
         """Return what is equal for calls with equal results; None if that is not known."""
-        values = (step.args, sorted(step.kwargs.items()))
         try:
-            return id(step.function), _mark(values, self._describe)
+            return id(step.function), self._describe((step.args, sorted(step.kwargs.items())))
         except TypeError:
             return None
 
@@ -128,21 +118,3 @@ class Inlining:
 def _is_view(step: Any) -> bool:
     """Return whether a call gives a view of its first argument, by numbers and slices."""
     return has(step.function, "view") and not used_registers((step.args[1:], step.kwargs))
-
-
-def _renamed(structure: Any, names: Mapping[int, int]) -> Any:
-    if type(structure) is Register:
-        return Register(names.get(structure.number, structure.number), structure.item)
-    if type(structure) in (list, tuple):
-        return type(structure)(_renamed(item, names) for item in structure)
-    if type(structure) is dict:
-        return {name: _renamed(value, names) for name, value in structure.items()}
-    return structure
-
-
-def _mark(value: Any, describe: Callable[[Any], Any]) -> Any:
-    if type(value) is Register:
-        return Register, value.number, value.item
-    if type(value) in (list, tuple):
-        return type(value), tuple([_mark(item, describe) for item in value])
-    return describe(value)

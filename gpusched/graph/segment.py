@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import dask
@@ -679,12 +679,12 @@ class Segment:
             each_call = self.calls if calls is None else calls
             for (register, function, step), gone in zip(each_call, self.last_uses, strict=True):
                 recorder.step = register
-                follows = inlining if register in self._users else None
-                if follows is not None:
-                    follows.begin(recorder, register, {k: local[k] for k in step.registers})
-                local[register] = step.call(function, local)
-                if follows is not None:
-                    follows.end(recorder, register, local[register])
+                if inlining is not None and register in self._users:
+                    given = {k: local[k] for k in step.registers}
+                    call = partial(step.call, function, local)
+                    local[register] = inlining.follow(recorder, register, given, call)
+                else:
+                    local[register] = step.call(function, local)
                 recorder.gone.update([id(local[k]) for k in gone])
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
@@ -944,7 +944,10 @@ def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def describe(value: Any) -> Any:
-    """Return what of an input a plan may depend on; `TypeError` if that is not known."""
+    """Return what of an input a plan may depend on; `TypeError` if that is not known.
+
+    The same is equal for equal arguments of a call, in which a register is known by its number.
+    """
     if type(value) is np.ndarray:
         return value.dtype, value.shape, value.strides
     if type(value) is float:
@@ -959,6 +962,8 @@ def describe(value: Any) -> Any:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
     if type(value) in _NESTED:
         return type(value), tuple([describe(item) for item in value])
+    if type(value) is Register:
+        return Register, value.number, value.item
     if type(value) is Sealed:
         return Sealed
     if type(value) is Placed:

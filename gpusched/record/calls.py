@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import ref
 
@@ -47,7 +47,7 @@ class Calls:
     what they return is used.
     """
 
-    def __init__(self, given: dict[int, Any], first: int) -> None:
+    def __init__(self, given: Mapping[int, Any], first: int) -> None:
         self.made: list[NumPyCall] = []
         self.is_complete = True
         """Whether these calls do all that the function does with chunks."""
