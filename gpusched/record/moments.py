@@ -7,6 +7,7 @@ rounded mean, and how far that is from the mean is what they add up to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -78,14 +79,13 @@ def moments(
 def _in_two_passes(
     a: Any, axes: tuple[int, ...], count: Any, skip: bool, total: Any
 ) -> Moments:  # fmt: skip
-    dtype = NARROW if a.dtype == NARROW else np.dtype(np.float64)
+    dtype = _kept_in(a)
+    lazy = type(a) is not np.ndarray
+    if not lazy and np.all(count == math.prod(a.shape[axis] for axis in axes)):
+        skip = False
 
-    def total_and_ends(x: Any, room: np.ndarray | None) -> tuple[Any, ...]:
-        add = np.nansum if skip else np.sum
-        low, high = (np.where(np.isnan(x), e, x) if skip else x for e in (np.inf, -np.inf))
-        least = np.min(low, axis=axes, keepdims=True)
-        most = np.max(high, axis=axes, keepdims=True)
-        return add(x, axis=axes, dtype=dtype, keepdims=True), least, most
+    def totals(x: Any, room: np.ndarray | None) -> tuple[Any]:
+        return ((np.nansum if skip else np.sum)(x, axis=axes, dtype=dtype, keepdims=True),)
 
     def deviations(x: Any, room: np.ndarray | None, centre: Any) -> tuple[Any, Any]:
         away = x - centre if room is None else np.subtract(x, centre, out=room)
@@ -97,25 +97,40 @@ def _in_two_passes(
         squares = np.square(away) if room is None else np.square(away, out=room)
         return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
 
-    # Rounding may take the mean of equal numbers to their neighbour.
-    if type(a) is np.ndarray and not skip:
-        one = a[tuple(slice(1) if axis in axes else slice(None) for axis in range(a.ndim))]
-        if total is None or total.dtype.itemsize < dtype.itemsize:
-            total = np.sum(a, axis=axes, dtype=dtype, keepdims=True)
-        about, lost = total / count, count * np.finfo(dtype).eps * np.abs(one)
-        centre = np.where(np.abs(about - one) <= lost, one, about).astype(dtype)
-    else:
-        total, low, high = _by_tiles(total_and_ends, (np.add, np.minimum, np.maximum), axes, a)
-        about = np.clip(total / np.maximum(count, 1), low, high)
-        centre = np.where(count == 0, np.nan, about).astype(dtype)
+    if total is None or total.dtype.itemsize < dtype.itemsize:
+        (total,) = _by_tiles(totals, (np.add,), axes, a)
+    centre = (_between_ends if lazy else _near_one)(a, axes, count, skip, total).astype(dtype)
     apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
-    if type(a) is np.ndarray and not skip:
-        # The first of them was near the mean, but three times as far from it as others are.
-        far = apart * apart > 0.9 * count * square
-        if far.any():
-            centre = np.where(far, centre + apart / count, centre).astype(dtype)
-            apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
+    # A mean that is one of the numbers may be three times as far from it as others are.
+    if not lazy and (far := apart * apart > 0.9 * count * square).any():
+        centre = np.where(far, centre + apart / count, centre).astype(dtype)
+        apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     return _shifted(centre.astype(np.float64), count, apart, square)
+
+
+def _kept_in(a: Any) -> np.dtype:
+    return NARROW if a.dtype == NARROW else np.dtype(np.float64)
+
+
+# Rounding may take the mean of equal numbers to their neighbour.
+
+
+def _between_ends(a: Any, axes: tuple[int, ...], count: Any, skip: bool, total: Any) -> Any:
+    """Return about the mean of a lazy chunk's values, NaN of none."""
+    low, high = (np.where(np.isnan(a), e, a) if skip else a for e in (np.inf, -np.inf))
+    least, most = np.min(low, axis=axes, keepdims=True), np.max(high, axis=axes, keepdims=True)
+    about = np.clip(total / np.maximum(count, 1), least, most)
+    return np.where(count == 0, np.nan, about)
+
+
+def _near_one(a: np.ndarray, axes: tuple[int, ...], count: Any, skip: bool, total: Any) -> Any:
+    """Return about the mean of an array's values, NaN of none; one of them if it may be that."""
+    one = a[tuple(slice(1) if axis in axes else slice(None) for axis in range(a.ndim))]
+    if skip:
+        one = np.where(np.isnan(one), np.fmax.reduce(a, axis=axes, keepdims=True), one)
+    about = total / count
+    lost = count * np.finfo(_kept_in(a)).eps * np.abs(one)
+    return np.where(np.abs(about - one) <= lost, one, about)
 
 
 def _by_tiles(function: Callable[..., Any], joins: tuple[np.ufunc, ...], axes: tuple[int, ...],
@@ -134,7 +149,7 @@ def _by_tiles(function: Callable[..., Any], joins: tuple[np.ufunc, ...], axes: t
     axes
         Which axes.
     a
-        The array, or a lazy chunk, which is one tile.
+        The array; a lazy chunk is one tile.
     *others
         Arrays of its shape, but with length 1 along `axes`.
     """

@@ -176,6 +176,21 @@ def test_what_is_constant_does_not_deviate(axis: int | None, dtype: str, number:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("number", [0.1, 3e30, -1e-3, -123456.789])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_what_is_constant_but_for_nan_does_not_deviate(
+    dtype: str, number: float, axis: int
+) -> None:
+    x = np.full((1521, 97), number, dtype)
+    x[RANDOM.random(x.shape) < 0.3] = np.nan
+    x[0, 0] = x[5, :96] = x[:1520, 6] = np.nan
+    kwargs: Any = {"sum": chunk.nansum, "numel": reductions.nannumel, "axis": (axis,)}
+    found = moment_chunk(x, dtype=dtype, keepdims=True, **kwargs)
+    assert not found["M"].any()
+    np.testing.assert_array_equal(np.squeeze(found["mean"]), np.dtype(dtype).type(number))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_first_number_unlike_the_others_costs_few_digits(axis: int, dtype: str) -> None:
     x = (1e5 + RANDOM.normal(size=(3000, 3000))).astype(dtype)
