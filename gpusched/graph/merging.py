@@ -19,7 +19,7 @@ from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subg
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.rewrite import called, worthwhile
-from gpusched.graph.subgraph import depth_first
+from gpusched.graph.subgraph import depth_first, layer_of, operands
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes
 from gpusched.roles import threads
@@ -99,6 +99,8 @@ class _Merging:
         self._least = least
         self._operands: dict[Any, list[Any]] = {}
         self._users: defaultdict[Any, list[Any]] = defaultdict(list)
+        self._layers: dict[str, int] = {}
+        """By name: the order in which results need them."""
         self._of: dict[Any, _Group] = {}
         self._readers: dict[Any, _Group] = {}
         """By chunk, level and block: the group that takes it already."""
@@ -106,7 +108,8 @@ class _Merging:
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> Table:
-        for key in depth_first(self._tasks, self._note):
+        for key in depth_first([*self._table.wanted, *self._tasks], self._note):
+            self._layers.setdefault(layer_of(key), len(self._layers))
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
@@ -145,19 +148,18 @@ class _Merging:
 
     def _note(self, key: Any) -> list[Any]:
         """Note what a task depends on, and return which of it are tasks."""
-        # In the same order for the same tasks of other chunks.
-        operands = self._operands[key] = sorted(self._tasks[key].dependencies, key=str)
-        for other in operands:
+        found = self._operands[key] = operands(self._tasks[key])
+        for other in found:
             self._users[other].append(key)
-        return [other for other in operands if other in self._tasks]
+        return [other for other in found if other in self._tasks]
 
     def _sequence(self, members: list[Any]) -> list[Any]:
-        """Return a group's tasks in an order that depends on nothing but their keys.
+        """Return a group's tasks in an order that is the same for all chunks and whatever data.
 
-        dask's own order differs from process to process, and kernels with it.
+        Kernels differ with it.
         """
         inside = set(members)
-        outputs = sorted(self._outputs(members), key=str)
+        outputs = sorted(self._outputs(members), key=lambda key: self._layers[layer_of(key)])
         return depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
 
     def _place(self, key: Any) -> None:
