@@ -22,10 +22,10 @@ from gpusched.graph.items import taking
 from gpusched.graph.libraries import TIMED, is_in, is_numpys
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import constant, translated
-from gpusched.graph.segment import ProgramStep
+from gpusched.graph.rewrite import translated
 from gpusched.graph.subgraph import depth_first, references, resolved
 from gpusched.graph.table import Table, key_of
+from gpusched.record.steps import ProgramStep
 from gpusched.graph.templates import Templates
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
@@ -80,7 +80,7 @@ class _Batching:
         self._slow: dict[Program, str] = {}
         """What programs call that may take any time, by its name; empty for nothing."""
         self._unrecorded = Templates(
-            lambda node: translated(node, table.functions, recorded=False)[0], constant
+            lambda node: translated(node, table.functions, recorded=False)[0]
         )
         self._limits = limits
         self._reasons: Counter[Reason] = Counter()

@@ -29,9 +29,10 @@ from gpusched.graph.cupycalls import (
     moves_elements,
     picks,
 )
+from gpusched.graph.inputs import flat, unsuitable
 from gpusched.graph.known import computes, known
 from gpusched.graph.partials import bare, name_of
-from gpusched.graph.segment import Segment, flat, unsuitable
+from gpusched.graph.segment import Segment
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.overrides import OFF

@@ -22,7 +22,7 @@ from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.safety.examination import Examination
-from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.segment import Segment
 from gpusched.graph.unrecorded import sees, shown_registers
 from gpusched.newest import Newest
 from gpusched.placed import TAKES_PLACED
@@ -33,6 +33,7 @@ from gpusched.plan.plan import Register, Registers
 from gpusched.plan.tiers import UNFUSED
 from gpusched.record.catalogue import has
 from gpusched.record.recorded import StandIn
+from gpusched.record.steps import ProgramStep
 from gpusched.roles import current_key
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gpusched.backends import cache, devices
 from gpusched.graph import pieces, segment
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan import shortage
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 ROWS, COLUMNS = 300, 100
 
