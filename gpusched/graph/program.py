@@ -199,6 +199,11 @@ class Program(ByToken):
         return [step for batch in batches for step in batch.steps]
 
     @property
+    def is_batch(self) -> bool:
+        """Whether it runs neighbouring tasks one after the other."""
+        return bool(self._batch)
+
+    @property
     def _batched(self) -> list[Program]:
         """The programs of a batch."""
         return [step.function for step in self._batch if type(step.function) is Program]
