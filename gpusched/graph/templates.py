@@ -99,8 +99,11 @@ class Signatures:
 
     def _literal(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)
-        if kind in _PLAIN:
+        # Most literals, and shapes: what `frozen` says of them takes longer.
+        if kind in _PLAIN or (kind is tuple and all([type(item) is int for item in value])):
             return kind, value
+        if kind is float:
+            return kind, value.hex()
         if callable(value) and not isinstance(value, np.ndarray):
             return id(value)
         if is_constant(value):
