@@ -18,7 +18,8 @@ recording. Calls without kernels run by tiles (`tiled`), those that users' funct
 (`inlined`), and where memory is short in `pieces`. On a GPU, `placing` runs what `devicechoice`
 decides, by `cupycalls`, on what `moved` holds.
 
-What both need is imported `early`, in processes that wait for their first graph.
+What both need is imported `early`, in processes that wait for their first graph, with Python's
+`collector` paused.
 
 What these share: `subgraph`, which goes through dask's tasks for all who ask what their calls would
 return; `partials`, `libraries`, and `renaming`.

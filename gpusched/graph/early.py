@@ -11,6 +11,7 @@ import importlib
 import sys
 
 from gpusched import config
+from gpusched.graph.collector import collector_paused
 
 GRAPHS = "gpusched.graph.frontends.fused_expressions", "gpusched.graph.optimisation"
 """What the first graph needs."""
@@ -61,5 +62,6 @@ def prepare() -> None:
 
 
 def _import(names: tuple[str, ...]) -> None:
-    for name in names:
-        importlib.import_module(name)
+    with collector_paused():
+        for name in names:
+            importlib.import_module(name)
