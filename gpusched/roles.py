@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpusched.adapters.distributed import scheduler_instances
+import dask
+
+from gpusched.adapters.distributed import scheduler_instances, total_threads
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
@@ -31,6 +33,21 @@ def current_client() -> Client | None:
     except ValueError:
         return None  # says that there is none
     return client
+
+
+def computing_client() -> Client | None:
+    """Return the client that dask computes with; None where it computes in this process.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched.roles import computing_client
+    >>> with dask.config.set(scheduler="threads"):
+    ...     print(computing_client())
+    None
+    """
+    scheduler = dask.config.get("scheduler", None)
+    return current_client() if scheduler in (None, "dask.distributed") else None
 
 
 def current_worker() -> Worker | None:
@@ -64,17 +81,19 @@ def has_scheduler() -> bool:
 
 
 def cluster_threads() -> int:
-    """Return the threads of the largest cluster scheduled in this process; 0 if there is none."""
-    if "distributed.scheduler" not in sys.modules:
-        return 0
-    return max((int(each.total_nthreads) for each in scheduler_instances()), default=0)
+    """Return the threads of a cluster that graphs are optimised for here; 0 if there is none.
+
+    A scheduler optimises graphs for its workers, whose machines are not its own; of several in this
+    process, the largest cluster counts. A client does so where it is asked to (`dask.optimize`).
+    """
+    if has_scheduler():
+        return max((int(each.total_nthreads) for each in scheduler_instances()), default=0)
+    client = computing_client()
+    return 0 if client is None else total_threads(client)
 
 
 def threads() -> int:
-    """Return the threads of the largest cluster scheduled in this process, or of this machine.
-
-    A scheduler optimises graphs for its workers, whose machines are not its own.
-    """
+    """Return the threads of the cluster that graphs are optimised for here, or of this machine."""
     from dask.system import CPU_COUNT
 
     return cluster_threads() or int(CPU_COUNT)

@@ -34,6 +34,14 @@ def scheduler_instances() -> list[Scheduler]:
     return [each for each in [*Scheduler._instances] if each.status is not Status.closed]
 
 
+def total_threads(client: Client) -> int:
+    """Return the threads of a client's cluster, as it has last heard of them: every two seconds.
+
+    `distributed.Client.scheduler_info` waits for the scheduler's answer.
+    """
+    return int(client._scheduler_identity.get("total_threads", 0))
+
+
 def keep_log(server: Any, logger: logging.Logger) -> None:
     """Have a server keep what a logger is given, as it keeps what its own is, until it is gone."""
     logger.addHandler(server._deque_handler)

@@ -11,7 +11,7 @@ import dask
 
 from gpusched.dataclass import dataclass
 from gpusched.machine import host
-from gpusched.roles import current_client
+from gpusched.roles import computing_client
 
 GPU_BANDWIDTH = 1.0e12
 """Bytes per second that a GPU is taken to move where it cannot be asked; many move more."""
@@ -50,7 +50,7 @@ class Target:
 
 def target() -> Target:
     """Return what dask would compute with now: the client's workers, or this process."""
-    client = _client()
+    client = computing_client()
     return here() if client is None else of_client(client)
 
 
@@ -88,12 +88,6 @@ def _memory() -> int:
     from distributed.system import MEMORY_LIMIT
 
     return int(MEMORY_LIMIT)
-
-
-def _client() -> Any:
-    """Return the client that dask computes with; None where it computes in this process."""
-    scheduler = dask.config.get("scheduler", None)
-    return current_client() if scheduler in (None, "dask.distributed") else None
 
 
 _told: dict[str, tuple[float, Target]] = {}

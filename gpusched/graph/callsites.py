@@ -30,8 +30,8 @@ _last: Newest[Site, str] = Newest(LIMIT)
 
 def note(array: Any) -> None:
     """Note where an array is made; one of dask's ``array_plugins``."""
-    if not early.has_begun:
-        early.begin()
+    if not early.is_prepared:
+        early.prepare()
     site = outside(1)
     if site is None:
         return

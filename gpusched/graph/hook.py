@@ -64,7 +64,6 @@ class Hook:
         """
         if _interceptors:
             return _interceptors[-1](dsk, keys, **kwargs)
-        early.has_graph = True
         # Imported by the first graph, since a worker that sees none can do without dask.array.
         from gpusched.graph.optimisation import optimise
 
@@ -159,7 +158,7 @@ class _Switch:
         on = self._hook is optimize
         entry.watch()
         if on:
-            early.begin()
+            early.prepare()
         settings = {
             "array_optimize": self._hook,
             "array_plugins": callsites.plugins(on),

@@ -11,7 +11,7 @@ import operator
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dask.array import chunk as dask_chunk
@@ -41,6 +41,7 @@ from gpusched.adapters.arrays import (
 )
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.emit.operations import operation_of
 from gpusched.graph import lanes, moments
 from gpusched.graph.partials import bare
@@ -398,7 +399,8 @@ def computes(function: Any) -> bool:
 # Calls for the place of a chunk -----------------------------------------------------------
 
 
-class Located(NamedTuple):
+@dataclass(frozen=True)
+class Located:
     """A call for one place."""
 
     function: Any

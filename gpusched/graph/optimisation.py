@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +15,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.assembling import assembled
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import absorbed, without_links, without_names
+from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.fitting import check, note
@@ -38,29 +37,6 @@ them."""
 FEW_TASKS = GraphBreak.FEW_TASKS(f"a graph of no more than {FEW} tasks")
 NOT_FUSED = GraphBreak.FEW_TASKS("optimization.fuse.active is False")
 """dask keeps all tasks apart then, and so do the passes over them."""
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause it: graphs have no cycles, and looking for some takes a third to half of the time.
-
-    Examples
-    --------
-    >>> import gc
-    >>> from gpusched.graph.optimisation import collector_paused
-    >>> with collector_paused():
-    ...     gc.isenabled()
-    False
-    >>> gc.isenabled()
-    True
-    """
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, alone: bool = True, **kwargs: Any) -> Any:

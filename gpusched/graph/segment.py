@@ -19,7 +19,7 @@ from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
-from gpusched.graph import decisions, pieces
+from gpusched.graph import decisions
 from gpusched.graph.cutfirst import CutFirst, leading_cuts
 from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
 from gpusched.graph.inlined import Inlining
@@ -140,10 +140,15 @@ class Segment:
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
         count = shortage.wanted()
-        if count == 1 or not self.recorded or not pieces.run(self, registers, count):
+        if not (count > 1 and self.recorded and self._run_in_pieces(registers, count)):
             self.run_whole(registers, short=count > 1)
         for register in self.dying:
             registers[register] = None
+
+    def _run_in_pieces(self, registers: Registers, count: int) -> bool:
+        from gpusched.graph import pieces  # Few processes are ever short of memory.
+
+        return pieces.run(self, registers, count)
 
     def run_whole(self, registers: Registers, short: bool = False) -> None:
         """Do what `run` does, on the whole chunks.

@@ -10,8 +10,9 @@ from typing import Any
 from gpusched.adapters.tasks import Task
 from gpusched.chunking import chosen
 from gpusched.graph.chains import without_links
+from gpusched.graph.collector import collector_paused
 from gpusched.graph.fitting import needed
-from gpusched.graph.optimisation import collector_paused, regrouped
+from gpusched.graph.optimisation import regrouped
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.batches import Batches, batches

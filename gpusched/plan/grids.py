@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dask.array.core import concatenate_shaped
@@ -18,7 +18,8 @@ Index = tuple[slice, ...]
 Shape = tuple[int, ...]
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True)
+class Seen:
     """What a view shows of a whole."""
 
     axes: Shape

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpusched import config
 from gpusched.backends.devices import Device
@@ -31,7 +31,8 @@ AUTO, OFF, REQUIRE = "auto", "off", "require"
 _FLOATING = ("float16", "float32", "float64")
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True)
+class Bounds:
     """What of a task is worth a kernel: settings, by their defaults."""
 
     elements: int = 4096

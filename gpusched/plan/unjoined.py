@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -219,7 +219,8 @@ def arranged(
     return steps
 
 
-class _Needed(NamedTuple):
+@dataclass(frozen=True)
+class _Needed:
     """What has to be joined."""
 
     grid: Grid

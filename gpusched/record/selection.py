@@ -9,13 +9,14 @@ is made of the elements found is NumPy's arithmetic.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.adapters.numpy import is_discrete, is_method, quantile_places
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
 from gpusched.emit.policy import LANES, LONGEST_LANE
 from gpusched.plan.expression import Node, Table, UnfusibleError
@@ -38,7 +39,8 @@ ROWS = 256
 what is read stays in the cache for the columns beside."""
 
 
-class Lanes(NamedTuple):
+@dataclass(frozen=True)
+class Lanes:
     """Elements by the results that they are selected for."""
 
     array: LazyChunk

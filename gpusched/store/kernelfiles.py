@@ -74,7 +74,7 @@ def is_empty() -> bool:
     Who knows that needs no key of a kernel, for which LLVM may have to be loaded.
     """
     root = directory()
-    return root is None or not (root / "kernels").is_dir()
+    return root is None or not os.path.isdir(root / "kernels")  # Nor may there be a way to it.
 
 
 def user_caches() -> Path:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import threading
-from importlib.util import find_spec
 from pathlib import Path
 
 import dask
@@ -50,90 +49,88 @@ def test_configuration_may_leave_it_to_the_first_graph(monkeypatch: pytest.Monke
 
 
 PROGRAM = """
-import os, sys, threading, dask, dask.array
-from gpusched.graph import hook
-dask.config.set({"gpusched.fusion.import-early": True})
-before = {*sys.modules}
-hook.enable()
+import sys, dask, dask.array as da, numpy as np
+import gpusched
+dask.config.set({"gpusched.fusion.import-early": True, "gpusched.fusion.minimum-elements": 0})
+def program(x):
+    return ((x - x.mean(axis=0)) / (x.std(axis=0) + 1)).sum() + x.map_blocks(lambda b: b * 2).max()
 """
-"""Switches fusion on, as programs do before they make arrays."""
 
 
-def _run(code: str) -> str:
+def _run(code: str, **settings: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + code], capture_output=True, text=True, timeout=60
-    )
+        [sys.executable, "-c", PROGRAM + code], capture_output=True, text=True, timeout=60,
+        env=os.environ | settings,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-@pytest.mark.essential
-def test_thread_imports_nothing_that_may_be_seen_half_made() -> None:
-    """Whatever the program imports meanwhile: with no cycle, no two threads wait for each other."""
-    wait = "[t.join() for t in threading.enumerate() if t.name == 'gpusched-imports']\n"
-    found = _run(f"{wait}print(*sorted({{*sys.modules}} - before))").split()
-    assert {*early.GRAPHS, *early.TASKS} <= {*found}
-    others = {name.partition(".")[0] for name in found} - {"gpusched", *sys.stdlib_module_names}
-    assert others <= {"dask"} and [n for n in found if n.startswith("dask.array")] == []
-    for name in found:
-        spec = find_spec(name) if name.startswith("gpusched") else None
-        if spec is not None and spec.origin and spec.submodule_search_locations:
-            assert f" {name}" not in Path(spec.origin).read_text(), f"{name} imports its modules"
+ARRAY = "x = da.from_array(np.ones((40, 20)), chunks=(10, 20))\n"
+CALL = """
+before = {*sys.modules}
+print(float(program(x).compute(scheduler="sync")))
+print(*sorted(name for name in {*sys.modules} - before if name.startswith("gpusched")))
+"""
 
 
-@pytest.mark.parametrize(("has_graph", "compiled"), [(False, True), (False, False), (True, True)])
-def test_thread_identifies_the_compiler_where_kernels_may_be_on_disk(
-    has_graph: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.processes
+def test_the_first_call_with_known_kernels_imports_nothing(tmp_path: Path) -> None:
+    """Whether arrays are made before fusion is switched on or after that."""
+    folder = {"DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(tmp_path)}
+    on = "gpusched.enable()\n"
+    _run(on + ARRAY + CALL, DASK_GPUSCHED__FUSION__COMPILE="wait", **folder)
+    for first in (on + ARRAY, ARRAY + on):
+        result, imported = _run(first + CALL, **folder).split("\n")[:2]
+        assert (float(result), imported) == (2.0, "")
+
+
+@pytest.mark.processes
+def test_programs_that_import_arrays_later_are_prepared_as_they_make_the_first() -> None:
+    code = """
+del sys.modules["dask.array"]
+gpusched.enable()
+print("gpusched.graph.optimisation" in sys.modules)
+sys.modules["dask.array"] = da
+x = da.ones(3)
+print("gpusched.graph.optimisation" in sys.modules)
+"""
+    assert _run(code).split() == ["False", "True"]
+
+
+def _prepared(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
+    """Prepare this process, of which nothing is imported; return what was done."""
+    done: list[str] = []
+    monkeypatch.setattr(early, "is_prepared", False)
+    monkeypatch.setattr(early, "_import", lambda names: done.extend(names))
+    monkeypatch.setattr(emitters, "folder_name", lambda: done.append("identified"))
+    with dask.config.set(ON | {"gpusched.fusion.cache-directory": str(folder)}):
+        early.prepare()
+        early.prepare()
+    return done
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_compiler_is_identified_where_kernels_may_be_on_disk(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(early, "has_graph", has_graph)
-    monkeypatch.setattr(early, "TASKS", ())
-    known: list[str] = []
-    monkeypatch.setattr(emitters, "toolchain", lambda: known.append("identified"))
     if compiled:
         (tmp_path / "kernels").mkdir()
-    with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path)}):
-        early._prepare()
-    assert known == ["identified"] * (compiled and not has_graph)
+    found = _prepared(monkeypatch, tmp_path)
+    assert found == [*early.GRAPHS, *early.TASKS, *["identified"] * compiled]
 
 
-@pytest.mark.processes
-def test_process_that_is_forked_meanwhile_can_import() -> None:
-    code = "child = os.fork()\nimport gpusched.graph.program\n"
-    assert _run(f"{code}if child: print(os.waitpid(child, 0)[1])") == "0\n"
-
-
-@pytest.mark.processes
-def test_process_may_end_at_once() -> None:
-    assert _run("") == ""
-
-
-def test_thread_is_for_programs_that_have_no_graph_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dask.array", sys)
-    monkeypatch.setattr(early, "GRAPHS", ("missing_module",))
-    monkeypatch.setattr(early, "has_begun", False)
-    monkeypatch.setattr(early, "has_graph", True)
-    begun: list[threading.Thread] = []
-    start = threading.Thread.start
-    monkeypatch.setattr(threading.Thread, "start", lambda t: (begun.append(t), start(t)))
-    with dask.config.set(ON):
-        early.begin()
-        early.begin()
-    (thread,) = begun
-    thread.join()
-
-
-def test_process_without_threads_leaves_it_to_the_first_graph(
-    monkeypatch: pytest.MonkeyPatch,
+def test_nothing_is_imported_in_the_middle_of_importing_arrays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    monkeypatch.setattr(sys.modules["dask.array"].__spec__, "_initializing", True, raising=False)
+    assert _prepared(monkeypatch, tmp_path) == []
 
-    monkeypatch.setitem(sys.modules, "dask.array", sys)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr(early, "has_begun", False)
-    with dask.config.set(ON):
-        early.begin()
-    assert early.has_begun
+
+@pytest.mark.processes
+def test_importing_the_package_prepares_nothing() -> None:
+    names = "print(*(name for name in sys.modules if name.startswith('gpusched')))"
+    assert set(_run(names).split()) == {"gpusched", "gpusched.config"}
 
 
 @pytest.mark.processes

@@ -8,7 +8,6 @@ from typing import Any
 
 import dask
 
-from gpusched.graph import early
 from gpusched.graph.frontends.adapter import entered_through, optimise_by, replace_entry
 
 
@@ -31,7 +30,6 @@ def install() -> None:
         hook = _hook() if optimize_graph else None
         if hook is None:
             return expression
-        early.has_graph = True
         # Imported by the first graph: a process that sees none can do without dask.array.
         from gpusched.graph.frontends.fused_expressions import fused, note_unknown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import field
 from typing import Any
 
@@ -31,7 +31,8 @@ class Compilation:
     running: bool = False
     idly: bool = False
     """Whether only by who works where the machine has nothing else to do."""
-    tries: int = 0
+    deaths: int = 0
+    """How many workers have died of it."""
 
     @property
     def name(self) -> str:
@@ -110,7 +111,6 @@ class Compilations:
         if found is not None:
             found.idly = idle
             found.running = True
-            found.tries += 1
         return found
 
     def urge(self, name: str, gain: float) -> None:
@@ -129,10 +129,21 @@ class Compilations:
         self._compilations.pop(compilation.key, None)
         return list(compilation.waiting)
 
-    def give_back(self, compilation: Compilation) -> bool:
-        """Let another worker compile what one died of; return whether it may be tried again."""
-        compilation.running = False
-        return compilation.tries < TRIES
+    def give_back(self, compilation: Compilation, others: Collection[bool]) -> bool:
+        """Let another worker compile what one died of; return whether somebody does or may.
+
+        Parameters
+        ----------
+        compilation
+            What it had begun.
+        others
+            Of each who has begun it, too, whether that one works only where nothing else does.
+        """
+        compilation.deaths += 1
+        again = compilation.deaths < TRIES
+        compilation.running = bool(others)
+        compilation.idly = again and bool(others) and all(others)
+        return again or bool(others)
 
     def leave(self, client: int) -> None:
         """Forget a client; what it has asked for is compiled all the same, for the next run."""

@@ -35,7 +35,9 @@ MOST = 8
 """Workers at most, besides the one that works only where nothing else does."""
 
 LONGEST = 600.0
-"""Seconds after which a compilation is given up: the largest kernels took 20 s."""
+"""Seconds of processor time after which a compilation is given up: the largest kernels took 20."""
+LOOK = 120.0
+"""Seconds between two looks at that. A worker that has had none of it since the last one hangs."""
 
 AFTER, IDLE = 5, 19
 """How nice workers are: 5 for the next run of what has ended, which leaves a third of one core to
@@ -81,6 +83,40 @@ class Worker:
             if _lower(self.pid, nice):
                 return
             await asyncio.sleep(_PAUSE)
+
+    async def answer(self) -> protocol.Frame:
+        """Return the answer to what it has been asked.
+
+        Whoever gives way to tasks may get next to nothing of the processor's time for long: what
+        counts is how much it has had.
+
+        Raises
+        ------
+        OSError
+            If it has ended, or takes too long.
+        gpusched.store.service.protocol.FrameError
+            If it has sent something else.
+        """
+        receiving = asyncio.ensure_future(protocol.receive(self.reader))
+        looks: list[float] = []
+        try:
+            while not (await asyncio.wait([receiving], timeout=LOOK))[0]:
+                looks.append(self.used())
+                used = looks[-1] - looks[0]
+                if looks[-1] in looks[:-1] or used > LONGEST:
+                    raise TimeoutError(f"no answer after {used:.3g} s of processor time")
+        finally:
+            receiving.cancel()
+        if (found := receiving.result()) is None:
+            raise ConnectionResetError("no answer")
+        return found
+
+    def used(self) -> float:
+        """Return the seconds of processor time that it has had."""
+        import psutil  # Next to no compilation takes so long that somebody looks.
+
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
 
     @property
     def has_ended(self) -> bool:
@@ -175,9 +211,8 @@ class Compilers:
         except (OSError, protocol.FrameError) as error:
             ended = f"{error} with status {self._end(place)}"
             queue = self._compilations
-            if not queue.is_wanted(compilation) or self._others(place, compilation):
-                return
-            if queue.give_back(compilation):
+            others = [idle for idle, _ in self._others(place, compilation)]
+            if not queue.is_wanted(compilation) or queue.give_back(compilation, others):
                 return
             answer, code = {"error": f"the compiler's process ended: {ended}", "died": True}, b""
         if self._compilations.is_wanted(compilation):
@@ -209,10 +244,7 @@ class Compilers:
         await worker.give_way(nice)
         worker.writer.write(protocol.packed(compilation.request))
         await worker.writer.drain()
-        found = await asyncio.wait_for(protocol.receive(worker.reader), LONGEST)
-        if found is None:
-            raise ConnectionResetError("no answer")
-        return found
+        return await worker.answer()
 
     def reap(self) -> None:
         """Let go of workers that have been ended while they had nothing to do."""
@@ -266,8 +298,14 @@ async def _forked(prepare: Prepare) -> Worker:
     if not pid:
         _in_worker(there, prepare)
     there.close()
-    reader, writer = await asyncio.open_connection(sock=here, limit=protocol.LARGEST)
-    await reader.read(len(_READY))
+    try:
+        reader, writer = await asyncio.open_connection(sock=here, limit=protocol.LARGEST)
+        await reader.read(len(_READY))
+    except BaseException:
+        here.close()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
     return Worker(pid, reader, writer)
 
 

@@ -26,6 +26,8 @@ PATIENCE = 30.0
 """Seconds that a service may take to start, on a machine under load."""
 IDLE = 600.0
 """Seconds without anything to do after which it ends; a start costs a second."""
+STARTS = 3
+"""How often one is started, if it is killed as it starts: that says nothing about the next one."""
 _PAUSES = (0.01, 0.2)
 """Seconds between two tries to connect: at first, and at most."""
 
@@ -188,21 +190,24 @@ def _start(place: Place) -> None:
     """Start a service; it is nobody's child once this returns. One that is not needed ends."""
     try:
         place.prepare()
-        _wait(_process(place))
+        status = -1
+        for _ in range(STARTS):
+            if status < 0:
+                status = _status(_process(place))
+        if status:
+            raise subprocess.SubprocessError(f"its process ended with status {status}")
     except (OSError, subprocess.SubprocessError) as error:
         raise UnavailableError(f"a compile service cannot be started: {error}") from error
 
 
-def _wait(starting: subprocess.Popen[bytes]) -> None:
+def _status(starting: subprocess.Popen[bytes]) -> int:
     """Wait until a service serves, which is when the process that was started has ended."""
     try:
-        status = starting.wait(PATIENCE)
+        return starting.wait(PATIENCE)
     except BaseException:
         starting.kill()
         starting.wait()
         raise
-    if status:
-        raise subprocess.CalledProcessError(status, starting.args)
 
 
 def _private(path: str, flags: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -116,13 +118,13 @@ def test_a_kernel_whose_compilers_die_is_said_to_be_so() -> None:
 
 
 async def asked_after_the_idle_died(folder: Path, reaped: bool) -> tuple[int, list[int]]:
-    """End a worker that has nothing to do, ask again; return its id, and how often all began."""
+    """End a worker that has nothing to do, ask again; return its id, and how many died of each."""
     found = Workers(folder)
     found.first.touch()
-    tries = []
+    deaths = []
 
     def made(compilation: Compilation, answer: dict[str, Any], code: bytes) -> None:
-        tries.append(compilation.tries)
+        deaths.append(compilation.deaths)
         plain(compilation, answer, code)
 
     plain, found.compilers._made = found.compilers._made, made
@@ -140,14 +142,14 @@ async def asked_after_the_idle_died(folder: Path, reaped: bool) -> tuple[int, li
     found.ask("b", urgent=True)
     await found.done()
     found.compilers.close()
-    return worker.pid, tries
+    return worker.pid, deaths
 
 
 @pytest.mark.parametrize("reaped", [False, True])
 def test_who_dies_with_nothing_to_do_dies_of_no_kernel(tmp_path: Path, reaped: bool) -> None:
     run = asked_after_the_idle_died(tmp_path, reaped)
-    ended, tries = asyncio.run(asyncio.wait_for(run, PATIENCE))
-    assert tries == [1, 1]
+    ended, deaths = asyncio.run(asyncio.wait_for(run, PATIENCE))
+    assert deaths == [0, 0]
     assert not psutil.pid_exists(ended)
 
 
@@ -208,6 +210,80 @@ async def urged_as_the_first_dies(folder: Path) -> list[dict[str, Any]]:
 def test_who_dies_beside_another_at_the_same_kernel_is_not_missed(tmp_path: Path) -> None:
     found = asyncio.run(asyncio.wait_for(urged_as_the_first_dies(tmp_path), PATIENCE))
     assert found == [{"key": "a"}]
+
+
+async def urged_and_dies(folder: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """Have a kernel begun twice, the second time as it is urgent, and end who began it then."""
+    found = Workers(folder)
+    found.ask("a", urgent=False)
+    await found.begun()
+    again = folder / "again"
+
+    def work(requests: BinaryIO, answers: BinaryIO) -> None:
+        if not again.exists():
+            again.touch()
+            die(requests, answers)
+        found._work(requests, answers)
+
+    found.compilers._prepare = lambda: work  # type: ignore[assignment]
+    found.ask("a", urgent=True)
+    await found.done()
+    nice = [worker.nice for worker in found.compilers._workers.values()]
+    found.compilers.close()
+    return found.answers, nice
+
+
+def test_what_is_urgent_is_begun_again_where_only_who_gives_way_is_left(tmp_path: Path) -> None:
+    answers, nice = asyncio.run(asyncio.wait_for(urged_and_dies(tmp_path), PATIENCE))
+    assert answers == [{"key": "a"}] and nice == [0]
+
+
+@pytest.mark.parametrize(("looks", "answered"), [(itertools.count(), True), ([3.0, 3.0], False)])
+def test_who_is_slow_is_waited_for_and_who_hangs_is_not(
+    looks: Iterable[float], answered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has had a second of the processor's time, or none, each time that somebody looks."""
+    seen = iter(looks)
+
+    def used(worker: compilers.Worker) -> float:
+        (tmp_path / f"look {next(told)}").touch()
+        return float(next(seen))
+
+    def work(requests: BinaryIO, answers: BinaryIO) -> None:
+        while protocol.read(requests) is not None:
+            while not (tmp_path / "look 3").exists():
+                os.sched_yield()
+            answers.write(protocol.packed({"key": "a"}))
+            answers.flush()
+
+    async def answer() -> protocol.Frame:
+        worker = await compilers._forked(lambda: work)
+        worker.writer.write(protocol.packed({"key": "a"}))
+        try:
+            return await worker.answer()
+        finally:
+            worker.end()
+
+    told = itertools.count()
+    monkeypatch.setattr(compilers, "LOOK", 0.01)
+    monkeypatch.setattr(compilers.Worker, "used", used)
+    run = asyncio.wait_for(answer(), PATIENCE)
+    if answered:
+        assert asyncio.run(run) == ({"key": "a"}, b"")
+    else:
+        with pytest.raises(TimeoutError, match="0 s of processor time"):
+            asyncio.run(run)
+
+
+def test_no_process_is_left_where_it_cannot_be_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(**given: Any) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio, "open_connection", refuse)
+    before = {child.pid for child in psutil.Process().children()}
+    with pytest.raises(OSError, match="too many"):
+        asyncio.run(compilers._forked(lambda: die))
+    assert {child.pid for child in psutil.Process().children()} <= before
 
 
 async def priorities(folder: Path) -> list[int]:

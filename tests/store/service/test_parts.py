@@ -139,9 +139,24 @@ class TestJobs:
         found: list[Compilation] = []
         while (compilation := compilations.take(idle=True)) is not None:
             found.append(compilation)
-            if not compilations.give_back(compilation):
+            if not compilations.give_back(compilation, []):
                 compilations.finish(compilation)
         assert len(found) == 2
+
+    @pytest.mark.parametrize(("left", "again"), [([True], "a"), ([False], None)])
+    def test_what_one_dies_of_that_two_have_begun_goes_on_as_urgent(
+        self, left: list[bool], again: str | None
+    ) -> None:
+        compilations = Compilations()
+        compilations.add((1, 1), request("a"))
+        compilations.take(idle=True)
+        compilations.urge("kernel a", 1.0)
+        compilation = compilations.take(idle=False)
+        assert compilation is not None and compilations.give_back(compilation, left)
+        assert taken(compilations, idle=True) is None
+        assert taken(compilations, idle=False) == again
+        assert compilations.give_back(compilation, [True]), "who has begun it may still do it"
+        assert taken(compilations, idle=False) is None, "two have died of it"
 
 
 class TestWorker:

@@ -22,6 +22,7 @@ from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
 from gpusched.store import background, uncompiled
 from gpusched.store.service import client, compilers
+from gpusched.store.service import start as starting
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
 from tests.store.test_compile_once import ASKING, check, counts, process, start
@@ -219,6 +220,21 @@ def test_without_processes_kernels_are_compiled_here_with_one_message(
     assert statistics().compilations == 2
     (message,) = [r.message for r in caplog.records if "not by a service" in r.message]
     assert "no processes here" in message
+
+
+@pytest.mark.parametrize("killed", [2, 3])
+def test_a_service_that_is_killed_as_it_starts_is_started_again(
+    killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = iter(["kill -9 $$"] * killed + ["true"])
+    monkeypatch.setattr(starting, "_process", lambda _: subprocess.Popen(["sh", "-c", next(codes)]))
+    place = starting.Place(tmp_path / "own", "a")
+    if killed < starting.STARTS:
+        starting._start(place)
+        assert not [*codes]
+    else:
+        with pytest.raises(starting.UnavailableError, match="status -9"):
+            starting._start(place)
 
 
 def test_a_place_where_none_can_listen_is_known_at_once(
