@@ -28,6 +28,32 @@ class Seen:
     """By axis of the view: where its first element is."""
 
 
+def seen(whole: Any, view: Any) -> Seen | None:
+    """Return what a view shows of a contiguous array; None if its axes are not the array's."""
+    ndim = whole.ndim
+    if view.ndim != ndim:
+        return None
+    # No two axes with several elements have the same stride.
+    along = {step: k for k, step in enumerate(whole.strides) if whole.shape[k] > 1}
+    moving = [k for k in range(ndim) if view.shape[k] > 1]
+    if any(view.strides[k] not in along for k in moving):
+        return None
+    wide = {k: along[view.strides[k]] for k in moving}
+    used = set(wide.values())
+    if len(used) < len(wide):
+        return None
+    others = iter([k for k in range(ndim) if k not in used])
+    axes = tuple([wide[k] if k in wide else next(others) for k in range(ndim)])
+    left = view.ctypes.data - whole.ctypes.data
+    start = []
+    for stride in whole.strides:
+        place, left = divmod(left, stride)
+        start.append(place)
+    found = Seen(axes, tuple([start[axis] for axis in axes]))
+    ends = zip(axes, found.start, view.shape, strict=True)
+    return found if all(k + n <= whole.shape[axis] for axis, k, n in ends) else None
+
+
 @dataclass(frozen=True)
 class Grid:
     """Arrays side by side, and what they are joined to."""
@@ -60,28 +86,7 @@ class Grid:
 
     def seen(self, view: Any) -> Seen | None:
         """Return what a view shows of the whole; None if its axes are not the whole's."""
-        whole, ndim = self.whole, self.whole.ndim
-        if view.ndim != ndim:
-            return None
-        # The whole is contiguous: no two axes with several elements have the same stride.
-        along = {step: k for k, step in enumerate(whole.strides) if whole.shape[k] > 1}
-        moving = [k for k in range(ndim) if view.shape[k] > 1]
-        if any(view.strides[k] not in along for k in moving):
-            return None
-        wide = {k: along[view.strides[k]] for k in moving}
-        used = set(wide.values())
-        if len(used) < len(wide):
-            return None
-        others = iter([k for k in range(ndim) if k not in used])
-        axes = tuple([wide[k] if k in wide else next(others) for k in range(ndim)])
-        left = view.ctypes.data - whole.ctypes.data
-        start = []
-        for stride in whole.strides:
-            place, left = divmod(left, stride)
-            start.append(place)
-        found = Seen(axes, tuple([start[axis] for axis in axes]))
-        ends = zip(axes, found.start, view.shape, strict=True)
-        return found if all(k + n <= whole.shape[axis] for axis, k, n in ends) else None
+        return seen(self.whole, view)
 
     def copies(self, box: Index) -> Iterator[tuple[int, Index, Index]]:
         """Yield (register, part that is read, place in the box) of the arrays that a box shows."""

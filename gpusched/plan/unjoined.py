@@ -131,7 +131,7 @@ class UnjoinedLaunch(Launch):
         """Run the kernel for each part of its results."""
         buffers = []
         for output in self.outputs:
-            registers[output.register] = output.allocate(self.device)
+            registers[output.register] = output.buffer(self.device, registers)
             buffers.append(output.shaped(registers[output.register]))
 
         def compute() -> int:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
-from operator import add, and_, floordiv, getitem, mul, neg, sub
+from operator import add, and_, floordiv, getitem, itemgetter, mul, neg, sub
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -17,6 +17,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF, SUPPORTED
 from gpusched.emit.operations import CLIP, COMBINES, operation_of
 from gpusched.plan.expression import (
@@ -25,6 +26,7 @@ from gpusched.plan.expression import (
     UnfusibleError,
     resolve_dtypes,
 )
+from gpusched.plan.grids import seen
 from gpusched.plan.plan import Register
 from gpusched.record import complexes, parts
 from gpusched.record.catalogue import recorded_form, why_changing, why_method_changing
@@ -144,6 +146,11 @@ class LazyChunk(NDArrayOperatorsMixin):
         return self._known
 
     @property
+    def _like(self) -> Node:
+        """A node of the chunk's dtype and shape."""
+        return self._known if type(self._view) is Compound else self._node
+
+    @property
     def waits(self) -> bool:
         """Whether the chunk is a view that nothing has read so far (see `viewed`)."""
         return self._view is not None
@@ -153,30 +160,30 @@ class LazyChunk(NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype:
         """The dtype, as NumPy's array has it."""
-        return self._node.dtype
+        return self._like.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, as NumPy's array has it."""
-        return self._node.shape
+        return self._like.shape
 
     @property
     def ndim(self) -> int:
         """How many axes there are."""
-        return self._node.ndim
+        return self._like.ndim
 
     @property
     def size(self) -> int:
         """How many elements there are."""
         size = 1
-        for length in self._node.shape:
+        for length in self._like.shape:
             size *= length
         return size
 
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return self._node.dtype.itemsize
+        return self._like.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -455,6 +462,47 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
 
 
+@dataclass
+class Compound:
+    """What a chunk shows that is computed part by part, each by a kernel of its own.
+
+    It is computed as a whole once something reads it. Until then, what a view shows of one part is
+    computed without the others, as other operations are for what a view shows of them: of a
+    gradient along chunks that `map_overlap` has given halos, that is what is between the ends.
+    """
+
+    recorder: Recorder
+    parts: list[tuple[tuple[slice, ...], Node]]
+    """Each with its values, of one dtype."""
+    like: Node
+    """An array of the shape, dtype and order in memory of the whole."""
+
+    def __call__(self) -> Node:
+        """Return the whole."""
+        return self.recorder.assembled(self.parts, self.like)
+
+    def shown(self, change: Callable[[np.ndarray], np.ndarray]) -> Node | None:
+        """Return what a view shows; None if it shows several parts, or with axes in another order.
+
+        Parameters
+        ----------
+        change
+            As in `Recorder.view`.
+        """
+        whole = np.empty(self.like.shape, np.int8)  # which nothing reads or writes
+        view = change(whole)
+        found = seen(whole, view) if view.size else None
+        if found is None or found.axes != tuple(range(whole.ndim)):
+            return None
+        for index, node in self.parts:
+            starts = [i.indices(n)[0] for i, n in zip(index, whole.shape, strict=True)]
+            inside = tuple([slice(at - start, at - start + n) for at, start, n
+                            in zip(found.start, starts, view.shape, strict=True)])  # fmt: skip
+            if all(i.start >= 0 and i.stop <= n for i, n in zip(inside, node.shape, strict=True)):
+                return self.recorder.view(node, itemgetter(inside), repeats=True)
+        return None
+
+
 def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats: bool = False,
            scalar: bool = False) -> LazyChunk:  # fmt: skip
     """Return a view of a lazy chunk.
@@ -481,8 +529,11 @@ def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats
     (`Recorder.view`), whatever `numpy.errstate` says when it is read. Memory that only a waiting
     view needs is let go of early as that of others (`LazyChunk.held`).
     """
-    recorder, node = chunk._recorder, chunk._node
+    recorder, waiting = chunk._recorder, chunk._view
     chunk._fresh = False
+    if type(waiting) is Compound and (part := waiting.shown(change)) is not None:
+        return LazyChunk(recorder, part, scalar=scalar)
+    node = chunk._node
     if not recorder.reduces(node):
         return LazyChunk(recorder, recorder.view(node, change, repeats), scalar=scalar)
     change(np.broadcast_to(np.zeros((), node.dtype), node.shape))

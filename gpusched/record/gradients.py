@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, operand, records
+from gpusched.record.chunk import Compound, LazyChunk, operand, records
 from gpusched.record.record import Recorder
 
 Spacing = Any
@@ -94,7 +94,7 @@ def _along(recorder: Recorder, f: LazyChunk, axis: int, dx: Spacing, edge_order:
     parts = [(at(0, 1), ends[0]), (at(1, -1), _inside(f, axis, at, dx)), (at(-1, None), ends[1])]
     chunks = [(index, part) for index, part in parts if 0 not in part.shape]
     nodes = [(index, recorder.cast(part._node, f.dtype)) for index, part in chunks]
-    return LazyChunk(recorder, recorder.assembled(nodes, f._node), fresh=True)
+    return LazyChunk(recorder, f._node, fresh=True, view=Compound(recorder, nodes, f._node))
 
 
 def _inside(f: LazyChunk, axis: int, at: Any, dx: Spacing) -> Any:

@@ -24,6 +24,7 @@ from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, operand, records
 from gpusched.record.functions import report_if_nan
+from gpusched.record.gathers import LABEL, at
 from gpusched.record.record import Recorder
 
 RANK = np.dtype(np.int64)
@@ -51,8 +52,8 @@ class Lanes:
     """The elements, one lane after the other."""
     starts: Node
     """Where each lane begins in the table: of the shape of the results."""
-    length: int
-    """Of a lane."""
+    length: Any
+    """Of a lane: a number, or a lazy chunk of one for each result's."""
     ordered: bool = False
     """Whether the elements of each are in order, NaN behind all others."""
 
@@ -85,7 +86,7 @@ class Lanes:
         ranks = recorder.cast(operand(recorder, rank), RANK)
         if ranks.shape:
             recorder.register(ranks)
-        length = recorder.cast(self.length, RANK)
+        length = recorder.cast(operand(recorder, self.length), RANK)
         arguments = (self.table, self.starts, length, ranks, *others)
         node = recorder.apply(operation, arguments, self.table.dtype)
         # A kernel of its own: processors note errors of its guesses that are none of NumPy's.
@@ -162,6 +163,61 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 
 
+def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
+    """Return lanes of what has the same label along the last axis; results have one for each label.
+
+    Parameters
+    ----------
+    array, labels, count
+        As in `gpusched.record.segments.reduced`, which has no axis here but the last one.
+
+    Raises
+    ------
+    UnfusibleError
+        Where no kernel selects from them; the message is the reason.
+    """
+    recorder, marks = array._recorder, operand(array._recorder, labels)
+    order = recorder.labels(marks, by_label, count)
+    whole = lanes_of(at(array, order, array.ndim - 1), -1)
+    if whole.ordered:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "few lanes of several labels each on a GPU")
+    ends = LazyChunk(recorder, recorder.labels(marks, ends_of, count))
+    starts = LazyChunk(recorder, whole.starts)[..., np.newaxis] + ends[:-1]
+    return whole._replace(starts=starts._node, length=ends[1:] - ends[:-1])
+
+
+@own("portable")
+def by_label(labels: np.ndarray, count: int) -> np.ndarray:
+    """Return positions in the order of their labels, those that are not in ``range(count)`` last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.selection import by_label
+    >>> by_label(np.array([1, -1, 0, 1]), 2)
+    array([2, 0, 3, 1])
+    """
+    inside = (labels >= 0) & (labels < count)
+    return np.argsort(np.where(inside, labels, count), kind="stable").astype(LABEL)
+
+
+@own("portable")
+def ends_of(labels: np.ndarray, count: int) -> np.ndarray:
+    """Return how many labels are less than each of ``range(count + 1)``, of those that are in it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.selection import ends_of
+    >>> ends_of(np.array([1, -1, 0, 1]), 2)
+    array([0, 1, 3])
+    """
+    inside = labels[(labels >= 0) & (labels < count)].astype(RANK)
+    found = np.zeros_like(inside, shape=count + 1)
+    found[1:] = np.cumsum(np.bincount(inside, minlength=count))
+    return found
+
+
 @records(np.median)
 def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     lanes = lanes_of(a, axis, "fiu")
@@ -204,7 +260,7 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
         return _with_nan(a, lanes, first, keepdims)
     # A number of Python's leaves float32 what it is.
     share = float(share) if type(q) in (int, float) else share
-    return _with_nan(a, lanes, _between(first, lanes.next(after, first), share), keepdims)
+    return _with_nan(a, lanes, between(first, lanes.next(after, first), share), keepdims)
 
 
 @records(np.nanquantile)
@@ -221,7 +277,7 @@ def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method
     second = lanes.next(np.minimum(before + 1, last), first)
     share = places - before
     share = share.astype(a.dtype) if type(q) in (int, float) else share
-    return _kept(_between(first, second, share), lanes, keepdims)
+    return _kept(between(first, second, share), lanes, keepdims)
 
 
 def short_nanquantile(a: LazyChunk, q: Any, axis: Any, method: Any, keepdims: Any) -> Any:
@@ -286,7 +342,7 @@ def _before(lanes: Lanes, array: Any) -> Any:
     return array[(..., *[np.newaxis] * lanes.starts.ndim)] if array.ndim else array
 
 
-def _between(first: Any, second: Any, share: Any) -> Any:
+def between(first: Any, second: Any, share: Any) -> Any:
     """Return NumPy's interpolation between numbers."""
     apart = second - first
     return np.where(share >= 0.5, second - apart * (1 - share), first + apart * share)

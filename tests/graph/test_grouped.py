@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -93,12 +95,12 @@ def test_days_without_a_group_are_left_out() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["median", "cohorts"])
+@pytest.mark.parametrize("name", ["first", "cohorts"])
 def test_what_has_no_kernel_is_flox_s(name: str) -> None:
-    data = field().chunk(time=-1) if name == "median" else field()
+    data = field().chunk(time=-1) if name == "first" else field()
     groups = data.groupby("time.month")
     expected, found, fused = computed(
-        lambda: groups.median(skipna=False) if name == "median" else groups.std(method="cohorts")
+        lambda: groups.first(skipna=False) if name == "first" else groups.std(method="cohorts")
     )
     assert fused == 0
     np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -119,6 +121,9 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "std": lambda g: g.std(),
     "var-with-nan": lambda g: g.var(skipna=False, ddof=1),
     "var-of-few": lambda g: g.var(ddof=5),
+    "median": lambda g: g.median(),
+    "quantile": lambda g: g.quantile(0.9),
+    "quantiles-with-nan": lambda g: g.quantile([0.1, 0.5, 1], skipna=False),
 }
 """Of groups that end in one chunk: of some nothing is there, and of some too little."""
 
@@ -150,7 +155,8 @@ def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
         expected, found, fused = computed(lambda: WHOLE[name](groups))
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    assert fused == 2 or (name.endswith("of-three") and dtype != "float32")
+    of_floats = name.endswith("of-three") or name.startswith(("median", "quantile"))
+    assert fused == 2 or (of_floats and dtype != "float32")
 
 
 @pytest.mark.slow
@@ -227,3 +233,98 @@ def test_another_process_gets_the_same_function() -> None:
     given = np.arange(8.0).reshape(2, 4), np.array([0, 2, 0, 2])
     (sums,) = again(*given)["intermediates"]
     assert sums.ravel().tolist() == [2, 0, 4, 10, 0, 12]
+
+
+VALUES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324, 1.0, 1.0, 2.5, 7.0]
+
+
+def outcome(call: Callable[[], Any]) -> tuple[list[str], Any]:
+    """Return the warnings of a call, each once, and its result or its error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = call()
+        except Exception as error:  # noqa: BLE001  compared with flox's
+            found = np.array(repr(error))
+    return sorted({str(each.message) for each in caught}), found
+
+
+@pytest.mark.usefixtures("everything_fused")
+@pytest.mark.parametrize("seed", [0, *exhaustive(*range(1, 60))])
+def test_quantiles_of_groups_are_flox_s_to_the_bit(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    shape = (int(random.integers(1, 60)), *random.integers(1, 5, 2).tolist())
+    values = random.normal(size=shape) * 10.0 ** random.integers(-3, 4)
+    special = random.random(shape) < random.choice([0, 0.1, 0.7])
+    values[special] = random.choice(VALUES[: random.choice([1, len(VALUES)])], special.sum())
+    with np.errstate(over="ignore"):
+        values = values.astype(random.choice(["f4", "f8"]))
+    labels = random.integers(0, random.choice([1, 3, 40]), shape[0]) - 3
+    labels = np.sort(labels) if random.random() < 0.5 else labels
+    chunks = da.from_array(np.asarray(values, order=random.choice(["C", "F"])), chunks=(-1, 2, -1))
+    data = xr.DataArray(chunks, dims=("t", "y", "x")).assign_coords(label=("t", labels))
+    q = random.choice([0.0, 0.1, 0.5, 0.9, 1.0], random.integers(1, 4))
+    options: Any = {"skipna": bool(random.integers(2))}
+    kind = random.integers(3)
+
+    def build() -> Any:
+        groups = data.groupby("label")
+        if kind == 0:
+            return groups.median(**options)
+        return groups.quantile(q if kind == 1 else q[0], **options)
+
+    with gpusched.disable():
+        warned, expected = outcome(lambda: build().compute(scheduler="sync"))
+    reported, found = outcome(lambda: build().compute(scheduler="sync"))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    assert reported == warned
+
+
+@pytest.mark.parametrize("aggregate", [False, True])
+@pytest.mark.parametrize("seed", [0, *exhaustive(*range(1, 60))])
+def test_variances_of_chunks_are_joined_to_flox_s_bits(seed: int, aggregate: bool) -> None:
+    from flox.multiarray import MultiArray
+
+    random = np.random.default_rng(seed)
+    name = str(random.choice(["std", "var"]))
+    dtype = random.choice(["f4", "f8"])
+    groups = field(dtype).chunk(time=40).groupby("time.month")
+    with xr.set_options(use_numbagg=False):
+        graph = dict(getattr(groups, name)(method="map-reduce").data.__dask_graph__())
+    functions = {node[0] for node in graph.values() if type(node) is tuple}
+    wanted = "_aggregate" if aggregate else "_simple_combine"
+    (given,) = (f for f in functions if isinstance(f, partial) and f.func.__name__ == wanted)
+    joins = grouped_for(given)
+    assert joins.args == (given,)
+    few = [*VALUES, 1e30] if random.random() < 0.3 else [1.0]
+    shape = tuple(random.integers(1, 5, 3).tolist())
+    shape = (*shape[:-1], 1, shape[-1])
+
+    def chunk() -> dict[str, Any]:
+        """Return results of a chunk: groups without a number have neither total nor squares."""
+        number = random.integers(0, 3, shape) * random.integers(0, 1000)
+        parts = [np.where(number == 0, 0, random.normal(size=shape) * random.choice(few, shape))
+                 for _ in range(2)]  # fmt: skip
+        several = MultiArray([part.astype(dtype) for part in (abs(parts[0]), parts[1], number)])
+        counted = [number.astype(np.int64)] * (len(given.keywords["agg"].simple_combine) - 1)
+        labels = np.broadcast_to(np.arange(shape[-1]), (1, shape[-1]))
+        return {"groups": labels, "intermediates": (several, *counted)}
+
+    with np.errstate(all="ignore"):
+        pairs = [chunk() for _ in range(random.integers(1, 6))]
+    warned, expected = outcome(lambda: given(copy.deepcopy(pairs)))
+    reported, found = outcome(lambda: joins(copy.deepcopy(pairs)))
+    assert reported == warned
+    for one, other in zip(arrays_of(found), arrays_of(expected), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def arrays_of(found: Any) -> list[Any]:
+    """Return the arrays in a dictionary of flox's, or in its error."""
+    if isinstance(found, dict):
+        return [array for each in found.values() for array in arrays_of(each)]
+    if isinstance(found, list | tuple):
+        return [array for each in found for array in arrays_of(each)]
+    return list(getattr(found, "arrays", [found]))

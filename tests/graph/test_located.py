@@ -112,3 +112,12 @@ def test_gradients_that_a_function_takes_are_numpys() -> None:
     with gpusched.disable():
         expected = found.compute(scheduler="sync")
     np.testing.assert_array_equal(found.compute(scheduler="sync"), expected)
+
+
+@pytest.mark.usefixtures("everything_fused")
+def test_gradients_between_chunks_are_one_kernel() -> None:
+    """Those at an end of a chunk with its halo are trimmed, but at the ends of the array."""
+    values = RANDOM.normal(size=(1200, 1000))
+    gradient = da.gradient(da.from_array(values, chunks=(200, 1000)), axis=0)
+    np.testing.assert_array_equal(gradient.compute(scheduler="sync"), np.gradient(values, axis=0))
+    assert gpusched.statistics().launches == 4 + 2 * 3

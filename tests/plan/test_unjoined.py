@@ -105,6 +105,16 @@ def test_a_stencil_reads_the_chunk_where_it_lies(backend: str) -> None:
     assert launch.bytes_copied == 4 * (2 * 3 * 32 + 2 * 40 * 3)
 
 
+def test_results_are_written_to_the_array_that_is_given() -> None:
+    parts = grid(PADDED, "f4")
+    found = check(lambda u: (u[1:-1, 1:-1] * 2,), parts, (3, 3), backend="python")
+    assert unjoined_launches(found)
+    into = np.zeros_like(found.result[0])
+    (result,), _ = found.plan.run(tuple(parts), into)
+    assert result is into
+    np.testing.assert_array_equal(into, found.result[0])
+
+
 lengths = st.lists(st.integers(1, 7), min_size=1, max_size=3)
 
 

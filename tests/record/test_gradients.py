@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gpusched.breaks import GraphBreak
-from gpusched.plan.plan import PartLaunch
+from gpusched.plan.plan import Launch, PartLaunch
 from tests.record.recording import check, record
+from tests.tiers import every
 
 RANDOM = np.random.default_rng(5)
 
@@ -88,3 +89,51 @@ def test_what_has_no_kernel_is_numpys() -> None:
     found = record(lambda a: np.gradient(a, days.astype("m8[D]"), axis=0), np.ones((5, 3)),
                    backend="python")  # fmt: skip
     assert [reason.kind for _, reason in found.recorder.breaks] == [GraphBreak.OPERAND]
+
+
+@pytest.mark.parametrize("seed", every(8, range(200)))
+def test_slices_of_gradients_are_numpys(seed: int) -> None:
+    """What is between the ends is computed without them; anything else as a whole, as before."""
+    random = np.random.default_rng(seed)
+    shape = tuple(random.integers(3, 7, random.integers(1, 4)).tolist())
+    array = random.normal(size=shape)
+    array[random.random(shape) < 0.1] = random.choice([np.nan, np.inf, -np.inf, 1e308, -0.0])
+    with np.errstate(all="ignore"):
+        array = array.astype(random.choice(["f8", "f4", "i4", "c16"]))
+    array = np.asarray(array, order=random.choice(["C", "F"]))
+    axis, order = int(random.integers(len(shape))), int(random.integers(1, 3))
+    step = [(), (0.3,), (np.arange(shape[axis]) ** 1.5,)][random.integers(3)]
+
+    def index() -> Any:
+        ends = random.integers(-3, 5, (2, len(shape)))
+        found = [slice(int(a) if a > -3 else None, int(b) if b < 4 else None,
+                       random.choice([1, 1, 1, -1])) for a, b in ends.T]  # fmt: skip
+        return tuple(found[: random.integers(1, len(shape) + 1)])
+
+    first, second = index(), index()
+    kind = random.integers(5)
+
+    def function(a: Any) -> Any:
+        found = np.gradient(a, *step, axis=axis, edge_order=order)
+        if kind == 0:
+            return found[first]
+        if kind == 1:
+            return found[first] * 2, found[second], found
+        if kind == 2:
+            return found[first].T, found[first] + found.size
+        if kind == 3:
+            found += 1
+            return found[first][..., :1]
+        part = found[first]
+        return part.max() if part.size else found.T
+
+    check(function, array, backend="python", errors="warn")
+
+
+def test_what_is_between_the_ends_is_one_kernel() -> None:
+    found = check(lambda a: np.gradient(a, axis=0)[1:-1], RANDOM.normal(size=(6, 5)),
+                  backend="python")  # fmt: skip
+    assert [type(step) for step in found.launches] == [Launch]
+    found = check(lambda a: np.gradient(a, axis=0)[:-1], RANDOM.normal(size=(6, 5)),
+                  backend="python")  # fmt: skip
+    assert [type(step) for step in found.launches] == [PartLaunch] * 3
