@@ -17,6 +17,7 @@ from numba.core.compiler import Compiler
 from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
     conversions,
+    flags,
     objectcode,
     primitives,
     scalar_math,
@@ -25,6 +26,7 @@ from gpusched.backends import (
 from gpusched.emit import generate
 from gpusched.emit.choices import interleave, vector_bits
 from gpusched.emit.floatingpoint import INVALID
+from gpusched.emit.hostloops import BOUND
 from gpusched.emit.kernel import FAST, Kernel
 from gpusched.emit.policy import WIDEST
 from gpusched.vectormath import FEWER_STEPS, FUNCTIONS, by_dtype, division, variants
@@ -155,7 +157,8 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
         Whether they must raise no floating-point errors for NaN.
     """
     called = generate.called_names(text)
-    found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
+    own = vars(primitives) | vars(flags)
+    found: dict[str, Any] = {name: own[name] for name in (*scalar_math.ARITHMETIC, "bits", *BOUND)}
     found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
     found |= {name: getattr(conversions, name) for name in scalar_math.INTEGERS}
     found |= {name: getattr(conversions, name) for name in scalar_math.HALVES}

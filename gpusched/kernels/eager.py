@@ -93,7 +93,6 @@ def _recorded(
     _plans[key] = plan
     with updating() as counters:
         counters.breaks.update(recorder.breaks)
-        counters.apart.update(recorder.apart)
         plan.count(counters, seconds)
     return found
 
