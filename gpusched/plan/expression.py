@@ -8,7 +8,7 @@ shows every one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
@@ -179,8 +179,10 @@ def children(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def postorder(roots: list[Node], stop: type[Node] | None = None) -> Iterator[Node]:
-    """Yield every node once, operands before what uses them; do not look below `stop`."""
+def postorder(
+    roots: list[Node], ends: Callable[[Node], bool] = lambda node: False
+) -> Iterator[Node]:
+    """Yield every node once, operands before what uses them; do not look below where it ends."""
     seen: set[int] = set()
     stack = [(root, False) for root in reversed(roots)]
     while stack:
@@ -190,7 +192,7 @@ def postorder(roots: list[Node], stop: type[Node] | None = None) -> Iterator[Nod
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            if stop is None or not isinstance(node, stop):
+            if not ends(node):
                 stack.extend((child, False) for child in reversed(children(node)))
 
 

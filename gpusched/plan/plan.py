@@ -29,6 +29,22 @@ def kind(array: Any) -> Kind:
     return (type(array), array.dtype, array.shape, array.strides)
 
 
+def owner(array: Any) -> Any:
+    """Return the array whose memory a view shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.plan.plan import owner
+    >>> whole = np.zeros(10)
+    >>> owner(whole[2:][::2]) is whole
+    True
+    """
+    while hasattr(base := getattr(array, "base", None), "__array_ufunc__"):
+        array = base
+    return array
+
+
 class ReplayError(Exception):
     """A step gave something of another kind than when it was recorded."""
 

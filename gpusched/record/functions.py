@@ -35,7 +35,7 @@ from gpusched.record.chunk import (
 )
 from gpusched.record.gathers import window_totals
 from gpusched.record.moments import moments
-from gpusched.record.record import Recorder
+from gpusched.record.record import Recorder, copied
 
 _MISSING = np._NoValue
 
@@ -613,12 +613,8 @@ def _conjugate(self: LazyChunk) -> Any:
     return np.conjugate(self) if self.dtype.kind == "c" else self
 
 
-def _own_copy(array: Any) -> Any:
-    return array.copy()
-
-
 @records_method("copy")
 def _copy_method(self: LazyChunk) -> LazyChunk:
     recorder = self._recorder
-    made = recorder.made_leaf(recorder.register(self._node), _own_copy, copies=True)
+    made = recorder.made_leaf(recorder.register(self._node), copied, copies=True)
     return LazyChunk(recorder, made, scalar=self._scalar, fresh=not self._scalar)

@@ -80,7 +80,7 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
     marks = operand(recorder, labels)
     if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
         raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
-    places = recorder.labels(marks, located, node.shape[axis], axis)
+    places = recorder.derived(marks, located, node.shape[axis], axis)
     return LazyChunk(recorder, recorder.gather(node, places, axis), fresh=True)
 
 

@@ -153,9 +153,9 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
     if ordered:
-        leaf = recorder.labels(array._node, in_order, axes, length)
+        leaf = recorder.derived(array._node, in_order, axes, length)
     else:
-        leaf = recorder.rearranged(array._node, side_by_side, axes)
+        leaf = recorder.derived(array._node, side_by_side, axes, moves=True)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
     return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 
