@@ -28,14 +28,17 @@ from gpusched.emit.floatingpoint import mask
 class ScalarFunction(Protocol):
     """A user's scalar function, for each way to run a kernel."""
 
+    @property
     def for_python(self) -> Callable[..., Any]:
-        """Return it as the reference calls it."""
+        """As the reference calls it."""
 
+    @property
     def for_cpu(self) -> Any:
-        """Return it compiled by numba, for calls from kernels."""
+        """Compiled by numba, for calls from kernels."""
 
+    @property
     def for_cuda(self) -> Any:
-        """Return it as numba-cuda compiles it, for calls from kernels."""
+        """As numba-cuda compiles it, for calls from kernels."""
 
 
 @dataclass(frozen=True)

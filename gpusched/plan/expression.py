@@ -244,14 +244,11 @@ def _is_within(value: PythonScalar | np.generic, limits: np.iinfo) -> bool:
 
 def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
     """Return `value` as a node of `dtype`; `UnfusibleError` where NumPy would report anything."""
-    if type(value) is int and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if not limits.min <= value <= limits.max:
-            raise UnfusibleError(GraphBreak.OPERAND, f"Python integer out of bounds for {dtype}")
     if np.iscomplexobj(value) and dtype.kind != "c":
         raise UnfusibleError(GraphBreak.OPERAND, f"a complex number that becomes {dtype}")
     if dtype.kind in "iu" and not _is_within(value, np.iinfo(dtype)):
-        raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
+        what = "Python integer" if type(value) is int else "number"
+        raise UnfusibleError(GraphBreak.OPERAND, f"{what} out of bounds for {dtype}")
     with np.errstate(all="ignore"):
         found = np.asarray(value).astype(dtype)[()]
         if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):

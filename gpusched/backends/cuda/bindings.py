@@ -32,7 +32,6 @@ from gpusched.emit.skeleton.source_lines import EXTRAS, POSITIONS
 _NONE: Mapping[str, ScalarFunction] = {}
 
 
-
 def _call(builder: Any, name: str, *args: Any) -> Any:
     """Return libdevice's function of the arguments' dtype."""
     kind = args[0].type
@@ -210,7 +209,7 @@ def load(
 
     `defined` are the users' functions that it calls.
     """
-    found = dict(namespace()) | {key: value.for_cuda() for key, value in defined.items()}
+    found = dict(namespace()) | {key: value.for_cuda for key, value in defined.items()}
     exec(compile(text, filename, "exec"), found)
     for key, value in list(found.items()):
         if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:
