@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends import elf, symbols
+from gpusched.emit.generate import arguments
+from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import NativeKernel
 
 RUN, CALL, FILL, NDARRAY, TILES = (
@@ -48,7 +51,28 @@ class _Code:
         ]
 
 
-def load(code: bytes, name: str = "kernel") -> NativeKernel:
+_WORDS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B",
+          "uint16": "H", "uint32": "I", "uint64": "Q", "float32": "d", "float64": "d"}  # fmt: skip
+"""How `struct` writes a number of a dtype; with zeros behind it, as a word of 64 bits."""
+
+
+def numbers(kernel: Kernel) -> struct.Struct:
+    r"""Return what makes bytes of the numbers that a kernel's machine code is passed.
+
+    Examples
+    --------
+    >>> from gpusched.backends.native import numbers
+    >>> from gpusched.emit.kernel import Kernel
+    >>> numbers(Kernel((), ("int8",), (), (), ("map",))).pack(-1, 2)
+    b'\xff\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00'
+    """
+    words = [_WORDS[dtype] for dtype in kernel.parameters]
+    words += "q" * (len(arguments(kernel)) - len(kernel.operands) - len(words))
+    filled = (f"{word}{8 - struct.calcsize(f'<{word}')}x" for word in words)
+    return struct.Struct(f"<{''.join(filled)}")
+
+
+def load(code: bytes, kernel: Kernel) -> NativeKernel:
     """Return a kernel to call.
 
     Parameters
@@ -56,8 +80,8 @@ def load(code: bytes, name: str = "kernel") -> NativeKernel:
     code
         What `gpusched.backends.cpu.compile_code` returned, perhaps in another process on
         the same kind of processor. It is run: it must come from where tasks may come from.
-    name
-        What tracebacks call it.
+    kernel
+        Of which it was made.
 
     Raises
     ------
@@ -69,11 +93,12 @@ def load(code: bytes, name: str = "kernel") -> NativeKernel:
     try:
         file = elf.parsed(code)
         image = elf.Image(file, symbols.address)
-        made = _Code(image, name)
+        made = _Code(image, kernel.name)
         ctypes.c_void_p.from_address(image.address(NDARRAY)).value = id(np.ndarray)
         call, fill = (_function(made, method) for method in made.methods)
         tiles = _TILES(image.address(TILES)) if image.defines(TILES) else None
-        return NativeKernel(call, fill, image.address(RUN), tiles)
+        pack, arrays = numbers(kernel).pack, len(kernel.operands)
+        return NativeKernel(call, fill, image.address(RUN), tiles, pack, arrays)
     except (elf.ObjectError, symbols.UnknownSymbolError) as error:
         raise UnknownCodeError(f"code of a kernel: {error}") from error
 
