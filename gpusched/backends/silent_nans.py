@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from llvmlite import ir
@@ -111,7 +111,6 @@ def _or_instead(instead: float) -> Any:
 
 
 _number = _or_instead(0.5)
-_number_above_one = _or_instead(1.5)
 
 
 @lru_cache(maxsize=256)
@@ -129,17 +128,9 @@ def of_numbers(name: str, function: Any) -> Any:
     return device(_FORMS.get(plain, _of_one)(function))
 
 
-def _of_one(function: Any) -> Callable[..., Any]:
+def _of_one(function: Any, number: Any = _number) -> Callable[..., Any]:
     def found(x: Any) -> Any:
-        result = function(_number(x, x))
-        return result if x == x else x
-
-    return found
-
-
-def _above_one(function: Any) -> Callable[..., Any]:
-    def found(x: Any) -> Any:
-        result = function(_number_above_one(x, x))
+        result = function(number(x, x))
         return result if x == x else x
 
     return found
@@ -172,5 +163,7 @@ def _of_two(function: Any) -> Callable[..., Any]:
     return found
 
 
-_FORMS = {"power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
-          "arccosh": _above_one}  # fmt: skip
+_FORMS: dict[str, Callable[..., Any]] = {
+    "power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
+    "arccosh": partial(_of_one, number=_or_instead(1.5)),
+}  # fmt: skip

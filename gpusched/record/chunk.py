@@ -25,7 +25,7 @@ from gpusched.plan.expression import (
     UnfusibleError,
     resolve_dtypes,
 )
-from gpusched.plan.plan import Register
+from gpusched.plan.plan import Register, changed, items
 from gpusched.record import complexes, parts
 from gpusched.record.catalogue import recorded_form, why_changing, why_method_changing
 from gpusched.record.record import PYTHON_SCALARS, Recorder
@@ -717,13 +717,13 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
 
 def references(recorder: Recorder, structure: Any) -> Any:
     """Return `structure` with computed registers in place of lazy chunks."""
-    if isinstance(structure, LazyChunk):
-        return Register(recorder.register(structure._node), () if structure._scalar else None)
-    if type(structure) in (list, tuple):
-        return type(structure)(references(recorder, item) for item in structure)
-    if type(structure) is dict:
-        return {key: references(recorder, value) for key, value in structure.items()}
-    return structure
+
+    def reference(item: Any) -> Any:
+        if not isinstance(item, LazyChunk):
+            return item
+        return Register(recorder.register(item._node), () if item._scalar else None)
+
+    return changed(structure, reference)
 
 
 def recorder_of(chunk: LazyChunk) -> Recorder:
@@ -759,10 +759,4 @@ def lazies(structure: Any) -> list[Node]:
 
 def chunks_in(structure: Any) -> list[LazyChunk]:
     """Return every lazy chunk inside a structure."""
-    if isinstance(structure, LazyChunk):
-        return [structure]
-    if type(structure) in (list, tuple):
-        return [chunk for item in structure for chunk in chunks_in(item)]
-    if type(structure) is dict:
-        return [chunk for item in structure.values() for chunk in chunks_in(item)]
-    return []
+    return [item for item in items(structure) if isinstance(item, LazyChunk)]

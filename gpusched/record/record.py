@@ -50,6 +50,7 @@ from gpusched.plan.plan import (
     Registers,
     Step,
     by_calls,
+    changed,
     kind,
     last_uses,
     owner,
@@ -511,9 +512,7 @@ class Recorder:
         if 0 in node.shape:
             raise UnfusibleError(GraphBreak.EMPTY, "scan of an empty array")
         if node.dtype.kind == "c":
-            return parts.totals(
-                self, combine, node, lambda part: self.scan(combine, part, axis)
-            )
+            return parts.totals(self, combine, node, lambda part: self.scan(combine, part, axis))
         if node.shape[axis] == 1:
             return node
         if combine in CUMULATED and self.few_lanes(node, axis):
@@ -717,7 +716,7 @@ class Recorder:
             self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
         registers = self.contents
         if self._cut and not copies:
-            args, kwargs = self._owning(args), self._owning(kwargs)
+            args, kwargs = changed(args, self._owning), changed(kwargs, self._owning)
         read = used_registers(args) | used_registers(kwargs)
         waits = not read.isdisjoint(self._stood_in)
         if not copies:
@@ -842,15 +841,11 @@ class Recorder:
             found = leaf.register
         return self._nodes["leaf", found]
 
-    def _owning(self, structure: Any) -> Any:
-        """Return arguments with arrays of their own in place of pieces."""
-        if type(structure) is Register and structure.number in self._cut and not structure.scalar:
-            return Register(self.register(self.own(structure.number)))
-        if type(structure) in (list, tuple):
-            return type(structure)(map(self._owning, structure))
-        if type(structure) is dict:
-            return {key: self._owning(value) for key, value in structure.items()}
-        return structure
+    def _owning(self, item: Any) -> Any:
+        """Return an argument, or an array of its own in place of a piece."""
+        if type(item) is Register and item.number in self._cut and not item.scalar:
+            return Register(self.register(self.own(item.number)))
+        return item
 
     def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],
               moved: dict[int, Node]) -> Node:  # fmt: skip
