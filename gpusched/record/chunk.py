@@ -34,7 +34,7 @@ HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a NumPy function: called with the recorder, then the call's own arguments."""
 
 METHODS: dict[str, Callable[..., Any]] = {}
-"""What records a method of an array: called with the lazy chunk, then the arguments."""
+"""What records a method of an array: called with the recorder, the lazy chunk, the arguments."""
 
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
@@ -51,29 +51,20 @@ def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handl
     def register(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(functions, handler))
         if method:
-            METHODS[method] = _method_of(handler)
+            METHODS[method] = handler
         return handler
 
     return register
 
 
 def records_method(*names: str) -> Callable[[Handler], Handler]:
-    """Return a decorator of what records methods of arrays, given the lazy chunk."""
+    """Return a decorator of what records methods of arrays alone."""
 
     def register(handler: Handler) -> Handler:
         METHODS.update(dict.fromkeys(names, handler))
         return handler
 
     return register
-
-
-def _method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method of a lazy chunk that does what the handler of a function does."""
-
-    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
-        return handler(self._recorder, self, *args, **kwargs)
-
-    return but(method, handler, "recorder")
 
 
 ITEMS = 128
@@ -269,7 +260,7 @@ class LazyChunk(NDArrayOperatorsMixin):
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
                 try:
-                    return METHODS["__getitem__"](self, items)
+                    return METHODS["__getitem__"](recorder, self, items)
                 except UnfusibleError as reason:
                     recorder.broke("getitem", reason.reason)
                     return compute(recorder, _getitem, (self, index), {})
@@ -321,7 +312,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         def call(*args: Any, **kwargs: Any) -> Any:
             with recording(self._recorder) as recorder:
                 try:
-                    found = honoured(method, self, *args, **kwargs)
+                    found = honoured(method, recorder, self, *args, **kwargs)
                     return noted(recorder, found, methodcaller(name), (self, *args), kwargs)
                 except UnfusibleError:
                     return self._delegate(name)(*args, **kwargs)
@@ -542,21 +533,7 @@ def noted(
 @lru_cache(maxsize=512)
 def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
     """Return what a handler takes: exactly the arguments and options that it honours."""
-    if not hasattr(handler, _LIKE):
-        return inspect.signature(handler)
-    other, left_out = getattr(handler, _LIKE)
-    found = signature_of(other)
-    kept = [p for p in found.parameters.values() if p.name not in left_out]
-    return found.replace(parameters=kept)
-
-
-_LIKE = "__gpusched_like__"
-
-
-def but(handler: Callable[..., Any], other: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return a handler that takes what another one takes, but for the parameters of those names."""
-    setattr(handler, _LIKE, (other, names))
-    return handler
+    return inspect.signature(handler)
 
 
 def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
@@ -567,7 +544,7 @@ def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any)
     handler
         Of a function or a method.
     first
-        The recorder, or the lazy chunk.
+        The recorder, or the lazy chunk of a method of a ufunc.
     """
     try:
         signature_of(handler).bind(first, *args, **kwargs)
