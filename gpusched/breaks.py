@@ -2,8 +2,8 @@
 
 Every refusal to fuse is one of `GraphBreak`, with its own message: a `Reason`. Statistics count
 them, and `gpusched.explain`, the summary of ``gpusched run`` and the dashboard show them with their
-remedies. So is every refusal to put tasks together, to run kernels together, or to do without
-joining chunks, which statistics count apart from these.
+remedies. So is every refusal to put tasks together, or to run kernels together, to do without
+joining chunks and to write past the caches, which statistics count apart from these.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `devices` says which backends there are, and what each can do. Plain Python is `python`. The CPU's
 kernels, in the order of calls: `cache` keeps them, and `cpu` compiles by `silent_nans`, with the
-functions of `primitives`, `scalar_math`, `flags` and `conversions`; `objectcode` makes
+functions of `primitives`, `scalar_math`, `flags`, `streaming` and `conversions`; `objectcode` makes
 bytes of it with `entries`, `checks` and `tiles`;
 `native` loads those by `elf` and `symbols`. `tilecalls` is the memory that `tiles` reads, and
 `buffer_pool` the buffers that results are written to. `cuda` is the same for GPUs, and `arraycalls`

@@ -17,7 +17,6 @@ from numba.core.compiler import Compiler
 from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
     conversions,
-    flags,
     objectcode,
     primitives,
     scalar_math,
@@ -26,7 +25,6 @@ from gpusched.backends import (
 from gpusched.emit import generate
 from gpusched.emit.choices import interleave, vector_bits
 from gpusched.emit.floatingpoint import INVALID
-from gpusched.emit.hostloops import BOUND
 from gpusched.emit.kernel import FAST, Kernel
 from gpusched.emit.policy import WIDEST
 from gpusched.vectormath import FEWER_STEPS, FUNCTIONS, by_dtype, division, variants
@@ -157,8 +155,7 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
         Whether they must raise no floating-point errors for NaN.
     """
     called = generate.called_names(text)
-    own = vars(primitives) | vars(flags)
-    found: dict[str, Any] = {name: own[name] for name in (*scalar_math.ARITHMETIC, "bits", *BOUND)}
+    found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
     found |= {name: getattr(conversions, name) for name in scalar_math.INTEGERS}
     found |= {name: getattr(conversions, name) for name in scalar_math.HALVES}

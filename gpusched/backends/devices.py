@@ -42,8 +42,8 @@ class Capabilities:
     else it joins its values to what is there. Segmented ones always do the latter."""
     errors: bool = False
     """Whether kernels return the floating-point errors that NumPy would report."""
-    blocks: bool = False
-    """Whether loops that wait for memory go block by block, from several places in turn."""
+    streams: bool = False
+    """Whether loops can write past the caches, and take rows in turn."""
     tiles: bool = False
     """Whether kernels have machine code that another loop calls for a tile of rows at a time."""
     parts: bool = False
@@ -99,7 +99,7 @@ def _nothing() -> None:
 
 HOST = Device(
     "cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
-    can=Capabilities(host_memory=True, moments=True, errors=True, blocks=True, tiles=True,
+    can=Capabilities(host_memory=True, moments=True, errors=True, streams=True, tiles=True,
                      parts=True, single=True),
 )  # fmt: skip
 """NumPy arrays."""

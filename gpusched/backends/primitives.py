@@ -9,16 +9,17 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from gpusched.backends.flags import (
+    clear_floating_point_errors,
+    floating_point_errors,
+    flush_subnormals,
+    restore_subnormals,
+)
+from gpusched.backends.streaming import drain, past_line, prefetch, scratch, stream
 from gpusched.store import processors
 from gpusched.vectormath.bits import llvm, of_floats, opaque
-
-LINE = 64
-"""Bytes of a line of the cache."""
-
-_BYTE, _NUMBER, _SIZE = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 floor, ceil, trunc, rint, sqrt, fabs = (
@@ -86,33 +87,6 @@ def element(typing_context: Any, array: Any, index: Any) -> Any:
     return array.dtype(array, types.int64), generate
 
 
-@intrinsic
-def prefetch(typing_context: Any, array: Any, start: Any, count: Any) -> Any:
-    """Ask for the lines with `count` elements from `start` on, and do not wait for them.
-
-    `start` 0 asks for nothing: what is there is read now.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        item = _SIZE(context.get_abi_sizeof(context.get_data_type(array.dtype)))
-        first = context.make_array(array)(context, builder, args[0]).data
-        memory = builder.bitcast(builder.gep(first, [args[1]]), _BYTE.as_pointer())
-        ask = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _NUMBER, _NUMBER, _NUMBER]),
-            "llvm.prefetch.p0i8",
-        )
-        # For reading; to be used soon, as near as it can be; data.
-        how = (_NUMBER(0), _NUMBER(3), _NUMBER(1))
-        size = builder.mul(args[2], item)
-        size = builder.select(builder.icmp_signed("!=", args[1], _SIZE(0)), size, _SIZE(0))
-        with cgutils.for_range_slice(builder, _SIZE(0), size, _SIZE(LINE)) as (offset, _):
-            builder.call(ask, (builder.gep(memory, [offset]), *how))
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.int64), generate
-
-
 _READS_AHEAD = processors.reads_ahead()
 
 
@@ -146,3 +120,37 @@ def compensated_add(total: float, lost: float, value: float) -> tuple[float, flo
     from_value = whole - a
     rest = (a - (whole - from_value)) + (b - from_value)
     return new, lost + rest
+
+
+__all__ = [
+    "ahead",
+    "bits",
+    "ceil",
+    "clear_floating_point_errors",
+    "compensated_add",
+    "copysign",
+    "drain",
+    "element",
+    "fabs",
+    "floating_point_errors",
+    "floor",
+    "flush_subnormals",
+    "fmax",
+    "fmin",
+    "fmod",
+    "greatest",
+    "least",
+    "maximum",
+    "minimum",
+    "number_or",
+    "past_line",
+    "prefetch",
+    "restore_subnormals",
+    "rint",
+    "scratch",
+    "shift",
+    "spread",
+    "sqrt",
+    "stream",
+    "trunc",
+]

@@ -14,6 +14,7 @@ from gpusched.backends import scalar_math
 from gpusched.emit import generate
 from gpusched.emit.floatingpoint import collecting, note, take
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART
 
 
 class Window:
@@ -55,6 +56,17 @@ def element(window: Window, index: int) -> Any:
     return window[index]
 
 
+def scratch(window: Window) -> Window:
+    """Return room for one part of what a window shows."""
+    return Window(np.empty(PART, window._array.dtype))
+
+
+def stream(window: Window, part: Window, count: int) -> None:
+    """Write the first elements of a part to a window."""
+    for k in range(count):
+        window[k] = part[k]
+
+
 def spread(number: int, count: int, places: int) -> int:
     """Return which of `count` blocks is taken next, if they come from some places in turn.
 
@@ -69,8 +81,17 @@ def ahead(distance: int) -> int:
     return distance
 
 
+def past_line(window: Window) -> int:
+    """Return 0: Python writes no lines of memory."""
+    return 0
+
+
 def prefetch(window: Window, start: int, count: int) -> None:
     """Do nothing: Python's run of a kernel waits for its inputs."""
+
+
+def drain() -> None:
+    """Do nothing: what has been written is there."""
 
 
 def number_or(x: Any, other: Any) -> Any:
@@ -138,15 +159,31 @@ def uninitialised(size: int, dtype: np.dtype) -> np.ndarray:
 
 def namespace() -> dict[str, Any]:
     """Return the names a kernel's source uses, bound to NumPy."""
-    more = ["floor_divide", "remainder", "frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
-    names = [*scalar_math.ARITHMETIC, *more, *scalar_math.DTYPES]
-    bound = {name: getattr(np, name) for name in names}
+    primitives = [
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "sqrt",
+        "fabs",
+        "copysign",
+        "minimum",
+        "maximum",
+        "fmin",
+        "fmax",
+        "fmod",
+        "floor_divide",
+        "remainder",
+    ]
+    more = ["frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
+    bound = {name: getattr(np, name) for name in [*primitives, *more, *scalar_math.DTYPES]}
     bound |= {"least": np.minimum, "greatest": np.maximum}
     bound |= {name: getattr(np, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
     bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
     functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
-                 floating_point_errors, flush_subnormals, restore_subnormals, spread, ahead,
-                 prefetch, from_float16, to_float16, round_to_float16)  # fmt: skip
+                 floating_point_errors, flush_subnormals, restore_subnormals,
+                 scratch, stream, spread, ahead, past_line, prefetch, drain,
+                 from_float16, to_float16, round_to_float16)  # fmt: skip
     local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 

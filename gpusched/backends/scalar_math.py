@@ -17,10 +17,6 @@ DTYPES = sorted(dtype.name for dtype in SUPPORTED if dtype not in (HALF, np.dtyp
 INTEGERS = ["to_int32", "to_int64"]
 """Names that convert a float to that dtype as NumPy does here, beyond its range as well."""
 
-ARITHMETIC = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "copysign", "minimum", "maximum",
-              "fmin", "fmax", "fmod"]  # fmt: skip
-"""NumPy's functions of any float that are instructions, or few of them."""
-
 HALVES = ["from_float16", "to_float16", "round_to_float16"]
 """Names that convert an element of float16 to float32, a number to such an element, and a number to
 the float32 that is equal to the nearest float16."""

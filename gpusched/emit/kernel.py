@@ -148,9 +148,8 @@ class Kernel:
     """How it is compiled, where somebody has chosen."""
     mathematics: str = field(default=EXACT, repr=False)
     """`EXACT` gives NumPy's arithmetic, and functions as exact as documented; `FAST` fewer bits."""
-    blocks: bool = field(default=False, repr=False)
-    """Whether values are computed block by block, on the CPU, as they are so many that the kernel
-    waits for memory."""
+    streamed: bool = field(default=False, repr=False)
+    """Whether results go past the caches to memory, on the CPU, because they are so many."""
     labels: int | None = field(default=None, repr=False)
     """The input that holds the labels of a segmented reduction, or of what is read where labels
     say; `point` does not take it."""
@@ -167,8 +166,8 @@ class Kernel:
             parts.append(repr(self.options))
         if self.mathematics != EXACT:
             parts.append(self.mathematics)
-        if self.blocks:
-            parts.append("blocks")
+        if self.streamed:
+            parts.append("streamed")
         if self.labels is not None:
             parts.append(f"labels {self.labels}")
         return "|".join(parts)

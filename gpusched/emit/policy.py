@@ -15,8 +15,9 @@ REPEATS = 16
 WORTHWHILE = 1 << 16
 """Elements of a kernel's results below which a launch more costs more than it saves."""
 
-FROM_MEMORY = 4 << 20
-"""Bytes of results from which on a kernel is taken to wait for memory, and not for the caches."""
+STREAMED = 4 << 20
+"""Bytes of results from which on they are written past the caches, where none of them would stay
+until it is read."""
 
 NARROWEST = 64
 """Elements along an axis of what is inside one array; less counts as across."""
@@ -52,7 +53,8 @@ BLOCK = 128
 
 PART = 512
 """Elements that a heavy kernel computes in one go, so that its loop is long enough, and one whose
-partial results are exact."""
+partial results are exact. No streamed kernel computes more: that is the room there is for its
+results."""
 
 AHEAD = 1024
 """Bytes that inputs are asked for ahead of a block, in long rows."""

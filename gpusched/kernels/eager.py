@@ -87,6 +87,7 @@ def _record(
     _plans[key] = plan
     with updating() as counters:
         counters.breaks.update(recorder.breaks)
+        counters.apart.update(recorder.apart)
         plan.count(counters, seconds)
     return found
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.devices import Device
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit import generate
 from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, IS_X86, OVERFLOW
-from gpusched.emit.hostloops import is_heavy
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.emit.operations import DEFINED, has, named
-from gpusched.emit.policy import BLOCK, FROM_MEMORY, REPEATS, WORTHWHILE
+from gpusched.emit.policy import BLOCK, REPEATS, STREAMED, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -444,8 +444,10 @@ class KernelBuilder:
         if device.can.errors:
             flags, tests = self.watched()
             found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
-        blocks = device.can.blocks and _waits_for_memory(found, loops, allocations)
-        return replace(found, blocks=True) if blocks else found
+        if not device.can.streams:
+            return found
+        streamed = not_streamed(outputs, loops, allocations) is None
+        return replace(found, streamed=streamed)
 
     def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
         """Return how an operand moves in each loop; in that along the labels, as they say."""
@@ -560,13 +562,25 @@ def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:
     return tuple(strides)
 
 
-def _waits_for_memory(kernel: Kernel, loops: Loops, allocations: Sequence[Allocation]) -> bool:
-    """Return whether a kernel writes many values, side by side, and computes little for each."""
-    if is_heavy(kernel) or not IS_X86:
-        return False
-    plain = all(o.combine is None and o.access[-1] is Access.UNIT for o in kernel.outputs)
-    written = sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations)
-    return plain and written >= FROM_MEMORY and loops.sizes[-1] >= BLOCK
+def not_streamed(
+    outputs: tuple[Output, ...], loops: Loops, allocations: Sequence[Allocation]
+) -> Reason | None:
+    """Return why a kernel on the host does not write its results past the caches; None if it does.
+
+    Parameters
+    ----------
+    outputs, loops
+        Of the kernel.
+    allocations
+        What it writes to.
+    """
+    if not IS_X86:
+        return GraphBreak.NO_GAIN("a processor without such instructions")
+    if sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) < STREAMED:
+        return GraphBreak.SMALL("results that stay in the cache")
+    if any(o.combine is not None or o.access[-1] is not Access.UNIT for o in outputs):
+        return GraphBreak.NO_GAIN("results that are joined, or whose elements are not side by side")
+    return None if loops.sizes[-1] >= BLOCK else GraphBreak.SMALL("rows of less than a block")
 
 
 _BAKED = frozenset([-2, -1, 0, 1, 2, 3, 4, 0.5, -0.5, 0.25])

@@ -58,7 +58,7 @@ from gpusched.plan.plan import (
     used_registers,
     written,
 )
-from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups
+from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups, not_streamed
 from gpusched.record import parts
 from gpusched.record.catalogue import has, own
 from gpusched.record.held import early
@@ -933,6 +933,10 @@ class Recorder:
         ends = last_uses(map(tiles.touched, running), kept)
         launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
+        for step in steps:
+            if isinstance(step, Launch) and step.device.can.streams:
+                why = not_streamed(step.kernel.kernel.outputs, step.loops, step.outputs)
+                self.apart += [("stream", why)] if why is not None else []
         return Plan(steps, len(self.contents), arrays, result, constants, dying, stages,
                     errors=self.errors, warned=tuple(self.warned))  # fmt: skip
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART
 
 C_TYPES = {
     "bool": "unsigned char", "float16": "uint16_t", "float32": "float", "float64": "double",
@@ -84,13 +85,14 @@ SAME = ("fabs", "sqrt", "floor", "ceil", "trunc", "rint", "fmod", "copysign", "e
         "log1p")  # fmt: skip
 
 TEXTS = {
-    "element": "{0}[{1}]", "spread": "{0}", "ahead": "{0}",
+    "element": "{0}[{1}]", "spread": "{0}", "ahead": "{0}", "past_line": "0",
     "min": "(({0}) < ({1}) ? ({0}) : ({1}))", "max": "(({0}) > ({1}) ? ({0}) : ({1}))",
     "floating_point_errors": "errors()", "bits": "8 * sizeof({0})",
 }  # fmt: skip
 STATEMENTS = {
-    "prefetch": "", "restore_subnormals": "",
+    "prefetch": "", "drain": "", "restore_subnormals": "",
     "clear_floating_point_errors": "feclearexcept(FE_ALL_EXCEPT);",
+    "stream": "memcpy({0}, {1}, ({2}) * sizeof *({0}));",
 }  # fmt: skip
 
 CONVERSIONS = {"from_float16": "float32", "to_float16": "float16", "round_to_float16": "float32",
@@ -167,13 +169,15 @@ class _Function:
         self.program, self.node = program, node
         self.arguments = {a.arg: t for a, t in zip(node.args.args, taken, strict=True)}
         self.types = dict(self.arguments)
+        self.scratch: dict[str, str] = {}
         self.result: str | None = None
         self.lines = [line for statement in node.body for line in self.statement(statement)]
 
     def text(self, name: str, exported: bool) -> str:
         taken = ", ".join(f"{ctype(t)} {n}" for n, t in self.arguments.items())
         made = {n: t for n, t in self.types.items() if n not in self.arguments}
-        names = [f"{ctype(t)} {n};" for n, t in made.items()]
+        names = [f"{ctype(t)} {n};" for n, t in made.items() if n not in self.scratch]
+        names += [f"{C_TYPES[t]} {n}[{PART}];" for n, t in self.scratch.items()]
         static = "" if exported else "static "
         end = ["return 0;"] if self.result is None else []
         head = f"{static}{ctype(self.result or 'int64')} {name}({taken}) {{"
@@ -207,6 +211,10 @@ class _Function:
 
     def assign(self, target: ast.expr, value: ast.expr) -> list[str]:
         match value:
+            case ast.Call(func=ast.Name(id="scratch"), args=[array]):
+                name, kind = ast.unparse(target), self.value(array)[1]
+                self.types[name], self.scratch[name] = kind, kind[1:]
+                return []
             case ast.Call(func=ast.Name(id="flush_subnormals")):
                 return self.assign(target, ast.Constant(0))
         text, kind = self.value(value)

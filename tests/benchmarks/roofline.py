@@ -108,7 +108,7 @@ def kernels(name: str, dtype: str) -> dict[Kernel, float]:
         del recording.BACKENDS["remember"]
     most = max(total(launch) for launch in found.launches)
     launches = [launch for launch in found.launches if total(launch) * FEW >= most]
-    return {replace(each.kernel.kernel, blocks=False): moved(each) for each in launches}
+    return {replace(each.kernel.kernel, streamed=False): moved(each) for each in launches}
 
 
 def total(launch: Launch) -> int:

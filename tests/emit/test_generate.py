@@ -49,7 +49,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "black_scholes": (black_scholes, [X, Y, X]),
 }
 if platform.machine() in ("x86_64", "AMD64"):
-    CASES["long_rows"] = (lambda a, b: (a - b) / 3.5, [ROWS, ROWS[0]])
+    CASES["streamed_rows"] = (lambda a, b: (a - b) / 3.5, [ROWS, ROWS[0]])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -93,8 +93,8 @@ def test_nan_and_infinity_come_through_rows_that_are_joined(backend: str) -> Non
 def test_light_kernels_ask_for_the_next_row() -> None:
     rows = numbers(1 << 10, 1 << 11, dtype="float32")[:, 1:]
     light = kernel_of(lambda a, b: (a - b) * b, rows, rows)
-    assert light.blocks
-    assert ("llvm.prefetch" in cpu_llvm(light)) is not processors.reads_ahead()
+    assert light.streamed
+    assert "llvm.prefetch" in cpu_llvm(light)
     assert block(light) == BLOCK
 
 

@@ -81,9 +81,10 @@ def test_annotated_tasks_are_not_cut() -> None:
     assert counted()["cut", GraphBreak.ANNOTATED] == 1
 
 
-def test_why_joined_chunks_stay_as_they_are() -> None:
+def test_why_joined_chunks_and_small_results_stay_as_they_are() -> None:
     array = da.from_array(np.ones((2000, 100)), chunks=(1000, 100)).rechunk((2000, 100))
     assert ("join", GraphBreak.READ_WHOLE) in explained((array + 1).sum(axis=0))
+    assert ("stream", GraphBreak.SMALL) in explained(rows() * 2 + 1)
 
 
 def test_every_reason_is_one_that_the_reference_has() -> None:
@@ -129,3 +130,12 @@ def test_a_task_of_a_form_of_its_own_is_a_break() -> None:
     ((name, reason),) = statistics().breaks
     assert (name, reason) == ("add", "a container of type set")
     assert reason.kind is GraphBreak.FORM
+
+
+def test_kernels_called_on_arrays_count_what_stays_apart() -> None:
+    @gpusched.kernel
+    def double(x: float) -> float:
+        return x + x
+
+    double(np.ones(1000))
+    assert counted()["stream", GraphBreak.SMALL] == 1

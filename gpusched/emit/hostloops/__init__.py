@@ -23,12 +23,12 @@ from gpusched.emit.hostloops.scans import Scanned
 from gpusched.emit.hostloops.segments import Segmented
 from gpusched.emit.kernel import EXACT, Kernel, unchecked
 
-BOUND = frozenset(["shift", "element", "spread", "ahead", "least", "greatest", "number_or",
-                   "prefetch", "compensated_add", "clear_floating_point_errors",
-                   "floating_point_errors", "flush_subnormals", "restore_subnormals"])  # fmt: skip
-"""What loops call that each backend has."""
-CALLED = BOUND | {"deviation", "join_deviations", "join_moments"}
-"""What they call besides `point` and what joins values."""
+CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead", "least",
+                    "greatest", "number_or", "past_line", "prefetch", "compensated_add",
+                    "deviation", "join_deviations", "join_moments",
+                    "clear_floating_point_errors", "floating_point_errors", "flush_subnormals",
+                    "restore_subnormals"])  # fmt: skip
+"""What loops call, besides `point` and what joins values."""
 
 
 def _nest(kernel: Kernel) -> Nest:
@@ -73,4 +73,4 @@ def source(kernel: Kernel, checked: bool = True) -> str:
     return "\n\n\n".join([header(kernel, name), *parts]) + "\n"
 
 
-__all__ = ["BOUND", "CALLED", "block", "is_heavy", "source"]
+__all__ = ["CALLED", "block", "is_heavy", "source"]

@@ -21,10 +21,11 @@ def is_heavy(kernel: Kernel) -> bool:
 def block(kernel: Kernel) -> int:
     """Return the elements that are computed in one go.
 
-    A reduction joins them before their result joins a wider, compensated total.
+    A reduction joins them before their result joins a wider, compensated total; a streamed kernel
+    computes them in the cache before they go to memory at once.
     """
     if not kernel.reduces_innermost:
-        return BLOCK
+        return PART if is_heavy(kernel) else BLOCK
     exact = all(output.value_dtype == "float64" for output in kernel.outputs)
     # Blocks whose deviations are joined to moments wait for the mean of those before.
     long = is_heavy(kernel) or kernel.moments or exact
@@ -166,7 +167,10 @@ class Nest(Lines):
             elif each.access[level - 1] is Access.STRIDED:
                 self.ahead[name] = f"{name}_ahead"
                 row = f"{name}_s{level - 1} if n{level} <= {long} else"
-                self.write(f"{name}_ahead = ahead({row} {further})")
+                # A streamed kernel stops to write, and no processor reads ahead meanwhile.
+                streamed = self.kernel.streamed
+                found = f"{row} ahead({further})" if streamed else f"ahead({row} {further})"
+                self.write(f"{name}_ahead = {found}")
 
 
 class Along(Nest):
