@@ -21,7 +21,6 @@ from gpusched.backends.streaming import drain, past_line, prefetch, scratch, str
 from gpusched.store import processors
 from gpusched.vectormath.bits import llvm, of_floats, opaque
 
-
 floor, ceil, trunc, rint, sqrt, fabs = (
     of_floats(1, partial(llvm, name)) for name in ("floor", "ceil", "trunc", "rint", "sqrt", "fabs")
 )
