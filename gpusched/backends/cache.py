@@ -89,8 +89,8 @@ class PreparedKernel:
         gpusched.backends.native.UnknownCodeError
             If it cannot run here.
         """
-        found = native.load(code, self.chosen)
-        return self._compiled(found.unpacked, found)
+        found = native.load(code, self.chosen.name)
+        return self._compiled(found.call, found)
 
     def compile(self) -> bytes | None:
         """Return the machine code, made by numba; None if it is good in one process only."""

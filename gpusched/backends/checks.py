@@ -1,4 +1,4 @@
-"""Python's arguments checked by machine code: the functions that entries call.
+"""Python's arguments checked and converted by machine code: the functions that entries call.
 
 They are LLVM's own language, since there is nothing to be gained from another: each is a few calls
 of Python's C interface. An array's byte order is written ``=``, ``|`` or ``<``: these processors
@@ -12,8 +12,9 @@ from string import Template
 
 from gpusched.backends.native import HEAD, NDARRAY
 
-ARRAY, NUMBERS, COUNT, RUN = (
-    f"gpusched.check.{name}" for name in ("array", "numbers", "count", "run")
+ARRAY, FLOAT, TRUTH, INTEGER, UNSIGNED, COUNT, RUN = (
+    f"gpusched.check.{name}"
+    for name in ("array", "float", "truth", "integer", "unsigned", "count", "run")
 )
 """Names of the functions."""
 
@@ -24,7 +25,7 @@ WRITTEN = 0x1 | 0x100 | 0x400
 
 _TEXTS = {
     "array": "argument %zd must be a one-dimensional, contiguous array of %s",
-    "numbers": "a kernel takes numbers of %zd bytes; %zd were given",
+    "range": "argument %zd is too large for its dtype: %R",
     "count": "a kernel takes %zd arguments; %zd were given",
     "raised": "a kernel has raised an error",
 }
@@ -32,16 +33,22 @@ _TEXTS = {
 
 _TEXT = Template("""
 @PyExc_TypeError = external global ptr
+@PyExc_OverflowError = external global ptr
 @PyExc_RuntimeError = external global ptr
 @"$ndarray" = global ptr null
 
 declare ptr @PyErr_Format(ptr, ptr, ...)
+declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
-declare i32 @PyBytes_AsStringAndSize(ptr, ptr, ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyNumber_Index(ptr)
+declare i32 @PyObject_IsTrue(ptr)
 declare i32 @PyType_IsSubtype(ptr, ptr)
-declare ptr @memcpy(ptr, ptr, i64)
+declare void @Py_DecRef(ptr)
 
 $texts
 define i1 @"$count"(i64 %given, i64 %wanted) {
@@ -108,23 +115,73 @@ wrong:
   ret i1 false
 }
 
-define i1 @"$numbers"(ptr %object, ptr %place, i64 %wanted) {
-  %start.place = alloca ptr
-  %size.place = alloca i64
-  %status = call i32 @PyBytes_AsStringAndSize(ptr %object, ptr %start.place, ptr %size.place)
-  %is.bytes = icmp eq i32 %status, 0
-  br i1 %is.bytes, label %look, label %failed
+define i1 @"$float"(ptr %object, ptr %place, i64 %number) {
+  %found = call double @PyFloat_AsDouble(ptr %object)
+  store double %found, ptr %place
+  %odd = fcmp oeq double %found, -1.0
+  br i1 %odd, label %look, label %right
 look:
-  %size = load i64, ptr %size.place
-  %same = icmp eq i64 %size, %wanted
-  br i1 %same, label %take, label %wrong
-take:
-  %start = load ptr, ptr %start.place
-  call ptr @memcpy(ptr %place, ptr %start, i64 %size)
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  ret i1 %none
+right:
+  ret i1 true
+}
+
+define i1 @"$truth"(ptr %object, ptr %place, i64 %number) {
+  %found = call i32 @PyObject_IsTrue(ptr %object)
+  %wide = sext i32 %found to i64
+  store i64 %wide, ptr %place
+  %right = icmp sge i32 %found, 0
+  ret i1 %right
+}
+
+define i1 @"$integer"(ptr %object, ptr %place, i64 %number, i64 %least, i64 %most) {
+  %found = call i64 @PyLong_AsLongLong(ptr %object)
+  store i64 %found, ptr %place
+  %odd = icmp eq i64 %found, -1
+  br i1 %odd, label %look, label %compare
+look:
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %compare, label %failed
+compare:
+  %above = icmp sge i64 %found, %least
+  %below = icmp sle i64 %found, %most
+  %right = and i1 %above, %below
+  br i1 %right, label %done, label %wrong
+done:
   ret i1 true
 wrong:
-  %type = load ptr, ptr @PyExc_TypeError
-  call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @text.numbers, i64 %wanted, i64 %size)
+  %type = load ptr, ptr @PyExc_OverflowError
+  call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @text.range, i64 %number, ptr %object)
+  br label %failed
+failed:
+  ret i1 false
+}
+
+define i1 @"$unsigned"(ptr %object, ptr %place, i64 %number, i64 %most) {
+  %index = call ptr @PyNumber_Index(ptr %object)
+  %missing = icmp eq ptr %index, null
+  br i1 %missing, label %failed, label %convert
+convert:
+  %found = call i64 @PyLong_AsUnsignedLongLong(ptr %index)
+  call void @Py_DecRef(ptr %index)
+  store i64 %found, ptr %place
+  %odd = icmp eq i64 %found, -1
+  br i1 %odd, label %look, label %compare
+look:
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %compare, label %failed
+compare:
+  %right = icmp ule i64 %found, %most
+  br i1 %right, label %done, label %wrong
+done:
+  ret i1 true
+wrong:
+  %type = load ptr, ptr @PyExc_OverflowError
+  call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @text.range, i64 %number, ptr %object)
   br label %failed
 failed:
   ret i1 false
@@ -157,7 +214,8 @@ def text(called: Container[str]) -> str:
         for name, text in _TEXTS.items()
     )
     whole = _TEXT.substitute(
-        texts=texts, ndarray=NDARRAY, array=ARRAY, numbers=NUMBERS, count=COUNT, run=RUN, **{
+        texts=texts, ndarray=NDARRAY, array=ARRAY, float=FLOAT, truth=TRUTH, integer=INTEGER,
+        unsigned=UNSIGNED, count=COUNT, run=RUN, **{
             "class": HEAD - 8, "data": HEAD, "axes": HEAD + 8, "shape": HEAD + 16,
             "dtype": HEAD + 40, "flags": HEAD + 48, "order": HEAD + 10, "type": HEAD + 12,
         },

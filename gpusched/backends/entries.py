@@ -1,10 +1,9 @@
 """What a kernel's machine code has so that it can be called without its compiler.
 
 Numba's own wrappers of functions need numba where they run. These take a block of memory, or
-arrays and what follows them there, from which they make one: 64 bits each for the address of an
-array's first element, for how many elements can be seen from there, and for each number. Numbers
-come as bytes (`gpusched.backends.native.numbers`), since they are the same for each chunk. What is
-passed is checked here, since a kernel believes whatever it is given.
+Python's arguments, from which they make one: 64 bits each for the address of an array's first
+element, for how many elements can be seen from there, and for each number. What is passed is
+checked here, since a kernel believes whatever it is given.
 """
 
 from __future__ import annotations
@@ -102,40 +101,42 @@ def _number(builder: Any, context: Any, kind: Any, block: Any, word: int) -> Any
 
 
 def _fill(module: Any, arguments: Any) -> None:
-    """Add ``read(arguments, block)``, which makes the block; false if Python has an error set.
-
-    The arguments are arrays, then bytes of all numbers.
-    """
+    """Add ``read(arguments, block)``, which makes the block; false if Python has an error set."""
     kind = ir.FunctionType(_BIT, [_POINTER.as_pointer(), _BLOCK])
     function = ir.Function(module, kind, "gpusched.read")
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
-    arrays = _arrays(arguments)
-    size = 8 * (len(arguments) - len(arrays))
-    wanted = [(checks.ARRAY, _of_array(module, k + 1, each)) for k, each in enumerate(arrays)]
-    wanted.append((checks.NUMBERS, [_WORD(size)]))
-    for number, (name, options) in enumerate(wanted):
+    word = 0
+    for number, each in enumerate(arguments):
         given = builder.load(builder.gep(function.args[0], [_WORD(number)]))
-        passed = [given, _place(builder, function.args[1], 2 * number), *options]
+        place = _place(builder, function.args[1], word)
+        name, options = _check(each)
+        values = [_text(module, o) if isinstance(o, str) else o for o in options]
+        passed = [given, place, _WORD(number + 1), *values]
         check = cgutils.get_or_insert_function(
             module, ir.FunctionType(_BIT, [value.type for value in passed]), name
         )
         with cgutils.if_unlikely(builder, builder.not_(builder.call(check, passed))):
             builder.ret(_BIT(0))
+        word += words([each])
     builder.ret(_BIT(1))
 
 
-def _arrays(arguments: Any) -> list[Any]:
-    return [each for each in arguments if isinstance(each, types.Array)]
-
-
-def _of_array(module: Any, number: int, kind: Any) -> list[Any]:
-    """Return what the check of an array is given besides it: its number, dtype and flags."""
-    numbers = [*_type_numbers(kind.dtype), 0][:2]
-    # Chunks that came over the network lie at any address.
-    flags = checks.READ if not kind.mutable else checks.WRITTEN
-    return [_WORD(number), _INT(numbers[0]), _INT(numbers[-1] or numbers[0]), _INT(flags),
-            _text(module, str(kind.dtype))]  # fmt: skip
+def _check(kind: Any) -> tuple[str, list[Any]]:
+    """Return the function that checks and converts an argument, and what it is given besides."""
+    if isinstance(kind, types.Array):
+        numbers = [*_type_numbers(kind.dtype), 0][:2]
+        # Chunks that came over the network lie at any address.
+        flags = checks.READ if not kind.mutable else checks.WRITTEN
+        return checks.ARRAY, [_INT(numbers[0]), _INT(numbers[-1] or numbers[0]), _INT(flags),
+                              str(kind.dtype)]  # fmt: skip
+    if isinstance(kind, types.Float):
+        return checks.FLOAT, []
+    if isinstance(kind, types.Boolean):
+        return checks.TRUTH, []
+    if not kind.signed:
+        return checks.UNSIGNED, [_WORD(2**kind.bitwidth - 1)]
+    return checks.INTEGER, [_WORD(-(2 ** (kind.bitwidth - 1))), _WORD(2 ** (kind.bitwidth - 1) - 1)]
 
 
 def _type_numbers(kind: Any) -> list[int]:
@@ -156,13 +157,13 @@ def _text(module: Any, content: str) -> Any:
 
 def _methods(module: Any, arguments: Any) -> None:
     """Add ``call(*arguments)``, and ``fill(address, *arguments)``, which only makes the block."""
-    most, size = len(_arrays(arguments)) + 1, words(arguments)
+    length, size = _WORD(len(arguments)), words(arguments)
     read = module.get_global("gpusched.read")
     called = ir.Function(module, _METHOD, CALL)
     builder = ir.IRBuilder(called.append_basic_block())
     _, given, count = called.args
     block = builder.alloca(_WORD, max(1, size))
-    _refuse(builder, _enough(builder, module, count, most))
+    _refuse(builder, _enough(builder, module, count, length))
     _refuse(builder, builder.call(read, [given, block]))
     finish = cgutils.get_or_insert_function(
         module, ir.FunctionType(_POINTER, [_POINTER, _BLOCK]), checks.RUN
@@ -173,7 +174,7 @@ def _methods(module: Any, arguments: Any) -> None:
     filled = ir.Function(module, _METHOD, FILL)
     builder = ir.IRBuilder(filled.append_basic_block())
     _, given, count = filled.args
-    _refuse(builder, _enough(builder, module, count, most + 1))
+    _refuse(builder, _enough(builder, module, count, length.type(len(arguments) + 1)))
     address = cgutils.get_or_insert_function(
         module, ir.FunctionType(_WORD, [_POINTER]), "PyLong_AsLongLong"
     )
@@ -187,11 +188,11 @@ def _methods(module: Any, arguments: Any) -> None:
     builder.ret(builder.call(made, [_WORD(size)]))
 
 
-def _enough(builder: Any, module: Any, count: Any, wanted: int) -> Any:
+def _enough(builder: Any, module: Any, count: Any, wanted: Any) -> Any:
     check = cgutils.get_or_insert_function(
         module, ir.FunctionType(_BIT, [_WORD, _WORD]), checks.COUNT
     )
-    return builder.call(check, [count, _WORD(wanted)])
+    return builder.call(check, [count, wanted])
 
 
 def _refuse(builder: Any, right: Any) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends import elf, symbols
-from gpusched.emit.generate import arguments
-from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import NativeKernel
 
 RUN, CALL, FILL, NDARRAY, TILES = (
@@ -51,28 +48,7 @@ class _Code:
         ]
 
 
-_WORDS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B",
-          "uint16": "H", "uint32": "I", "uint64": "Q", "float32": "d", "float64": "d"}  # fmt: skip
-"""How `struct` writes a number of a dtype; with zeros behind it, as a word of 64 bits."""
-
-
-def numbers(kernel: Kernel) -> struct.Struct:
-    r"""Return what makes bytes of the numbers that a kernel's machine code is passed.
-
-    Examples
-    --------
-    >>> from gpusched.backends.native import numbers
-    >>> from gpusched.emit.kernel import Kernel
-    >>> numbers(Kernel((), ("int8",), (), (), ("map",))).pack(-1, 2)
-    b'\xff\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00'
-    """
-    words = [_WORDS[dtype] for dtype in kernel.parameters]
-    words += "q" * (len(arguments(kernel)) - len(kernel.operands) - len(words))
-    filled = (f"{word}{8 - struct.calcsize(f'<{word}')}x" for word in words)
-    return struct.Struct(f"<{''.join(filled)}")
-
-
-def load(code: bytes, kernel: Kernel) -> NativeKernel:
+def load(code: bytes, name: str = "kernel") -> NativeKernel:
     """Return a kernel to call.
 
     Parameters
@@ -80,8 +56,8 @@ def load(code: bytes, kernel: Kernel) -> NativeKernel:
     code
         What `gpusched.backends.cpu.compile_code` returned, perhaps in another process on
         the same kind of processor. It is run: it must come from where tasks may come from.
-    kernel
-        Of which it was made.
+    name
+        What tracebacks call it.
 
     Raises
     ------
@@ -93,12 +69,11 @@ def load(code: bytes, kernel: Kernel) -> NativeKernel:
     try:
         file = elf.parsed(code)
         image = elf.Image(file, symbols.address)
-        made = _Code(image, kernel.name)
+        made = _Code(image, name)
         ctypes.c_void_p.from_address(image.address(NDARRAY)).value = id(np.ndarray)
         call, fill = (_function(made, method) for method in made.methods)
         tiles = _TILES(image.address(TILES)) if image.defines(TILES) else None
-        pack, arrays = numbers(kernel).pack, len(kernel.operands)
-        return NativeKernel(call, fill, image.address(RUN), tiles, pack, arrays)
+        return NativeKernel(call, fill, image.address(RUN), tiles)
     except (elf.ObjectError, symbols.UnknownSymbolError) as error:
         raise UnknownCodeError(f"code of a kernel: {error}") from error
 

@@ -10,9 +10,10 @@ from functools import cache
 from typing import Any
 
 PYTHON = frozenset([
-    "PyBytes_AsStringAndSize", "PyErr_Format", "PyEval_RestoreThread", "PyEval_SaveThread",
-    "PyExc_RuntimeError", "PyExc_TypeError", "PyLong_AsLongLong", "PyLong_FromLongLong",
-    "PyType_IsSubtype",
+    "PyErr_Format", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread",
+    "PyEval_SaveThread", "PyExc_OverflowError", "PyExc_RuntimeError", "PyExc_TypeError",
+    "PyFloat_AsDouble", "PyLong_AsLongLong", "PyLong_AsUnsignedLongLong", "PyLong_FromLongLong",
+    "PyNumber_Index", "PyObject_IsTrue", "PyType_IsSubtype", "Py_DecRef",
 ])  # fmt: skip
 """What entries use of Python (see `gpusched.backends.entries`)."""
 

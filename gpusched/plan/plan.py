@@ -156,12 +156,6 @@ class Launch:
     def __post_init__(self) -> None:
         self.numbers = passed(self.kernel.kernel, self.constants, self.loops)
 
-    @cached_property
-    def packed(self) -> tuple[bytes]:
-        """The same as machine code takes it."""
-        assert self.kernel.native is not None
-        return (self.kernel.native.pack(*self.numbers),)
-
     @property
     def name(self) -> str:
         """The name of the kernel."""
@@ -177,19 +171,13 @@ class Launch:
         for output in self.outputs:
             buffer = registers[output.register] = output.buffer(self.device, registers)
             arguments.append(buffer.ravel() if flat and buffer.ndim != 1 else buffer)
-        self._compute(arguments)
+        arguments += self.numbers
+        errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
+        if errors:
+            note(errors)
         for output in self.outputs:
             if not output.is_result:
                 output.finish(registers[output.register], registers)
-
-    def _compute(self, arguments: list[Any]) -> None:
-        """Call the kernel on some arrays; note floating-point errors."""
-        native = self.kernel.native
-        arguments += self.numbers if native is None else self.packed
-        call = self.kernel.call if native is None else native.call
-        errors = timing.call(self, call, arguments) if events.active else call(*arguments)
-        if errors:
-            note(errors)
 
 
 @dataclass(kw_only=True)
@@ -209,7 +197,11 @@ class PartLaunch(Launch):
         else:
             array = registers[self.whole]
         registers[output.register] = array
-        self._compute([*(window(registers[k]) for k in self.inputs), window(array[self.index])])
+        arguments = [window(registers[k]) for k in self.inputs]
+        arguments += [window(array[self.index]), *self.numbers]
+        errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
+        if errors:
+            note(errors)
 
 
 @dataclass

@@ -111,7 +111,7 @@ class TiledLaunches:
             arrays = [window(registers[register]) for register in launch.inputs]
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
                 arrays.append(results.allocate(output, step, launch.device))
-            native.fill(start + 8 * block, *arrays, *launch.packed)
+            native.fill(start + 8 * block, *arrays, *launch.numbers)
             results.used += arrays
         for word, (_, _, result) in zip(self.layout.results, results.converted, strict=True):
             memory[word] = result.ctypes.data

@@ -11,7 +11,6 @@ from gpusched import events
 
 if TYPE_CHECKING:
     from gpusched.plan.plan import Launch
-    from gpusched.store.handles import Call
 
 
 class _Local(threading.local):
@@ -22,16 +21,16 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def call(launch: Launch, kernel: Call, arguments: Sequence[Any]) -> int | None:
-    """Call a launch's kernel, note it, and return what it returns."""
+def call(launch: Launch, arguments: Sequence[Any]) -> int | None:
+    """Call a kernel, note it, and return what it returns."""
     marks = launch.device.marks
     if marks is None:
         started = perf_counter()
-        errors = kernel(*arguments)
+        errors = launch.kernel.call(*arguments)
         _note(launch, started, perf_counter())
         return errors
     begin = marks.make()
-    errors = kernel(*arguments)
+    errors = launch.kernel.call(*arguments)
     _local.waiting.append((launch, begin, marks.make()))
     return errors
 

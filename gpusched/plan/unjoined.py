@@ -19,7 +19,7 @@ import math
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -117,13 +117,6 @@ class UnjoinedLaunch(Launch):
         kernel = self.kernel.kernel
         self._numbers = [passed(kernel, self.constants, region.loops) for region in self.regions]
 
-    @cached_property
-    def _packed(self) -> list[tuple[Any, ...]]:
-        """The numbers of each part as machine code takes them."""
-        native = self.kernel.native
-        assert native is not None
-        return [(native.pack(*numbers),) for numbers in self._numbers]
-
     @property
     def bytes_copied(self) -> int:
         """What is copied of the halos."""
@@ -141,14 +134,9 @@ class UnjoinedLaunch(Launch):
             registers[output.register] = output.allocate(self.device)
             buffers.append(output.shaped(registers[output.register]))
 
-        native = self.kernel.native
-        numbers = self._numbers if native is None else self._packed
-        call = self.kernel.call if native is None else native.call
-
         def compute() -> int:
-            parts = zip(self.regions, numbers, strict=True)
-            each = (call(*self._arrays(part, registers, buffers), *own) or 0
-                    for part, own in parts)  # fmt: skip
+            calls = zip(self.regions, self._numbers, strict=True)
+            each = (self._compute(*call, registers, buffers) for call in calls)
             return reduce(operator.or_, each)
 
         errors = timing.timed(self, compute) if events.active else compute()
@@ -158,14 +146,16 @@ class UnjoinedLaunch(Launch):
             if not output.is_result:
                 output.finish(registers[output.register], registers)
 
-    def _arrays(self, region: Region, registers: Registers, buffers: list[Any]) -> list[Any]:
-        """Return what the kernel reads and writes for one part."""
+    def _compute(self, region: Region, numbers: tuple[Any, ...], registers: Registers,
+                 buffers: list[Any]) -> int:  # fmt: skip
+        """Compute one part; return the floating-point errors."""
         copies = [copy.made(registers) for copy in region.copies]
         arguments = [
             window((copies[~source] if source < 0 else registers[source])[part])
             for source, part in region.inputs
         ]
-        return arguments + [window(buffer[region.index]) for buffer in buffers]
+        arguments += [window(buffer[region.index]) for buffer in buffers]
+        return self.kernel.call(*arguments, *numbers) or 0
 
 
 def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Registers) -> set[int]:

@@ -21,7 +21,7 @@ class NativeKernel:
     """A kernel's machine code in this process."""
 
     call: Callable[..., int]
-    """Called with arrays, then bytes of numbers; raises `TypeError` for others than it takes."""
+    """Called with arrays, then numbers; raises `TypeError` for others than it is made for."""
     fill: Callable[..., int]
     """Called with an address and the same: writes the block there that `run` takes; returns its
     length in words of 64 bits."""
@@ -31,14 +31,6 @@ class NativeKernel:
     tiles: Callable[..., int] | None
     """Calls this kernel and others tile by tile, as `gpusched.backends.tiles` says; may be
     called as long as this object is there."""
-    pack: Callable[..., bytes]
-    """Makes bytes of its numbers; raises `struct.error` for others than it takes."""
-    arrays: int
-    """How many it takes."""
-
-    def unpacked(self, *arguments: Any) -> int:
-        """Call it with arrays, then numbers as they are."""
-        return self.call(*arguments[: self.arrays], self.pack(*arguments[self.arrays :]))
 
 
 class Runnable(Protocol):

@@ -25,8 +25,8 @@ def test_only_what_is_called_has_machine_code() -> None:
 
 
 def test_numba_has_no_part_in_kept_code() -> None:
-    kernel, code = sample_kernel("float64(12)"), compiled("float64(12)")
+    code = compiled("float64(12)")
     assert not [name for name in elf.parsed(code).imports if "numba" in name]
     out = np.empty(4)
-    native.load(code, kernel).unpacked(np.arange(4.0), out, 4)
+    native.load(code).call(np.arange(4.0), out, 4)
     np.testing.assert_array_equal(out, 12 * np.arange(4.0) + 1)

@@ -57,7 +57,7 @@ def compiled_anew(function: Callable[..., Any], array: np.ndarray) -> np.ndarray
     code = cpu.compile_code(launch.kernel.kernel, launch.kernel.source, "<a kernel>")
     assert code is not None
     found = np.empty(array.shape, launch.outputs[0].dtype)
-    native.load(code, launch.kernel.kernel).unpacked(array, found, len(array))
+    native.load(code).call(array, found, len(array))
     return found
 
 
