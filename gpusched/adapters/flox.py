@@ -10,15 +10,8 @@ import sys
 from typing import Any
 
 
-def expand_dims() -> Any:
-    """Return the function that puts the results of chunks side by side."""
-    from flox import dask as flox_dask
-
-    return flox_dask._expand_dims
-
-
 def is_expand_dims(function: Any) -> bool:
-    """Return whether a function is that of `expand_dims`."""
+    """Return whether a function is the one that puts the results of chunks side by side."""
     flox_dask = sys.modules.get("flox.dask")
     return flox_dask is not None and function is flox_dask._expand_dims
 

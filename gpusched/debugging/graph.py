@@ -12,7 +12,7 @@ from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef
 from gpusched.debugging.host_copies import Placement, fetched
 from gpusched.debugging.subject import name_of_layer
 from gpusched.debugging.traced_values import Index, Where
-from gpusched.graph.rewrite import Functions, rewrite_task
+from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.inspection.gather import gather
 from gpusched.inspection.places import place_of_layer
 from gpusched.inspection.standins import Declared
@@ -73,7 +73,7 @@ class Graph:
         if not keys:
             return []
         every = (key for key in self.ancestors(keys) if key in self.tasks)
-        graph = {key: rewrite_task(self.tasks[key], self.functions) for key in every}
+        graph = {key: rewrite_labelled(self.tasks[key], self.functions)[0] for key in every}
         name = f"gpusched-{function.__name__}"
         tasks = [Task((name, str(key)), function, TaskRef(key)) for key in keys]
         graph |= {task.key: task for task in tasks}

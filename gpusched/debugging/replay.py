@@ -27,7 +27,7 @@ from gpusched.debugging.subject import name_of_layer
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import evaluate
 from gpusched.inspection.dry_run import unfusible
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
@@ -40,6 +40,7 @@ from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
 from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk, node_of
+from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from gpusched import events, placed
 from gpusched.adapters.tasks import GraphNode, Task, execute_subgraph, is_container
-from gpusched.graph.segment import ProgramStep
 from gpusched.graph.subgraph import layer_of
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan.plan import Registers
 from gpusched.record.catalogue import own
+from gpusched.record.steps import ProgramStep
 
 
 class Batch:
@@ -36,7 +36,7 @@ class Batch:
     --------
     >>> import operator
     >>> from gpusched.graph.batch import Batch
-    >>> from gpusched.graph.segment import ProgramStep
+    >>> from gpusched.record.steps import ProgramStep
     >>> from gpusched.plan.plan import Register
     >>> double = ProgramStep(operator.add, (Register(2), Register(2)))
     >>> batch = Batch((double, ProgramStep(operator.neg, (Register(0),))), (1,))

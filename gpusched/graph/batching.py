@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from dask.utils import methodcaller
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.dataclass import dataclass
 from gpusched.graph.batch import Batch
 from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping, Limits
@@ -22,13 +19,13 @@ from gpusched.graph.items import taking
 from gpusched.graph.libraries import TIMED, is_in, is_numpys
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import constant, translated
-from gpusched.graph.segment import ProgramStep
+from gpusched.graph.rewrite import translated
 from gpusched.graph.subgraph import depth_first, references, resolved
 from gpusched.graph.table import Table, key_of
 from gpusched.graph.templates import Templates
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
+from gpusched.record.steps import ProgramStep
 
 ALL = GraphBreak.RESULT("all chunks become one")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
@@ -40,17 +37,7 @@ MOST = 1024
 """Chunks that a task of a batch takes at most."""
 
 
-@dataclass
-class Batched:
-    """A graph, and what came of batching it."""
-
-    tasks: dict[Any, Any]
-    batches: int
-    reasons: Counter[Reason] = field(default_factory=Counter)
-    """Why tasks were not batched, and how many of them."""
-
-
-def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> Batched:
+def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> dict[Any, Any]:
     """Return a graph with neighbouring tiny tasks in batches.
 
     Parameters
@@ -58,7 +45,7 @@ def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> Batched:
     graph
         Rewritten.
     table
-        The same, before it was.
+        The same, before it was; why tasks are in no batch is noted there.
     limits
         What a batch may be.
     """
@@ -69,7 +56,8 @@ def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> Batched:
         why = f"a graph of no more than {limits.least} tasks (gpusched.batching.least)"
     if why:
         count = sum(isinstance(node, Task) for node in graph.values())
-        return Batched(graph, 0, Counter({GraphBreak.FEW_TASKS(why): count}))
+        table.note("batch", GraphBreak.FEW_TASKS(why), count)
+        return graph
     return _Batching(graph, table, limits).run()
 
 
@@ -80,10 +68,9 @@ class _Batching:
         self._slow: dict[Program, str] = {}
         """What programs call that may take any time, by its name; empty for nothing."""
         self._unrecorded = Templates(
-            lambda node: translated(node, table.functions, recorded=False)[0], constant
+            lambda node: translated(node, table.functions, recorded=False)[0]
         )
         self._limits = limits
-        self._reasons: Counter[Reason] = Counter()
         self._operands: dict[Any, list[Any]] = {}
         self._data: set[Any] = set()
         self._sizes: dict[Any, float] = {}
@@ -99,12 +86,12 @@ class _Batching:
             # The task behind another name for it is as much asked for as that.
             self._pinned.add(self._resolved(key))
 
-    def run(self) -> Batched:
+    def run(self) -> dict[Any, Any]:
         self._order()
         for key in self._operands:
             self._judge(key)
         if not self._tiny:
-            return Batched(self._graph, 0, self._reasons)
+            return self._graph
         grouping = Grouping(self._operands, self._sizes, self._pieces, self._tiny, self._data,
                             self._limits)  # fmt: skip
         groups = grouping.run()
@@ -115,19 +102,17 @@ class _Batching:
             for other in self._operands[key]
             if grouping.of[other] is not group
         }
-        batches = 0
         for group in groups:
             if len(group.members) > 1:
-                batches += 1
                 self._emit_batch(group, outside)
             else:
                 (key,) = group.members
                 if key in self._tiny:
-                    self._reasons[NEIGHBOURS if group.room else SENT] += 1
+                    self._table.note("batch", NEIGHBOURS if group.room else SENT)
                 self._emit_single(key)
         for key in self._table.wanted:
             self._keep_alias(key)
-        return Batched(self._result, batches, self._reasons)
+        return self._result
 
     # What there is ------------------------------------------------------------------------
 
@@ -162,7 +147,7 @@ class _Batching:
             return
         reason = self._reason(key, node, nbytes)
         if reason is not None:
-            self._reasons[reason] += 1
+            self._table.note("batch", reason)
         else:
             self._tiny.add(key)
 

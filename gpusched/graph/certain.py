@@ -118,7 +118,7 @@ class Certain:
         """
         lent = {resolved(self._tasks, key) for key in copied(node)}
         inputs = {resolved(self._tasks, key) for key in node.dependencies}
-        return at_once(inputs, lent, self._held) + self._evaluated(node).most
+        return at_once(inputs, lent, self._held) + self._evaluated(node)[1]
 
     def _held(self, key: Any) -> int:
         found = self._result(key)
@@ -137,48 +137,43 @@ class Certain:
                 continue
             waiting.pop()
             if first not in self._results:
-                self._results[first] = self._evaluated(node).result
+                self._results[first] = self._evaluated(node)[0]
         return self._results[resolved(self._tasks, key)]
 
-    def _evaluated(self, node: Any) -> _Evaluation:
+    def _evaluated(self, node: Any) -> tuple[_Array | None, int]:
+        """Return what a task returns, and the most bytes that one of its calls has surely made.
+
+        What was there beside these is counted, too.
+        """
         inputs: dict[Any, Any] = {}
         for key in getattr(node, "dependencies", ()):
             found = self._result(key)
             # Its memory is not the task's.
             inputs[key] = found and _Array(found.dtype, found.shape)
-        return _Evaluation.of(node, inputs)
+        made = [0]
 
-
-@dataclass
-class _Evaluation:
-    """What a task's calls return."""
-
-    result: _Array | None = None
-    most: int = 0
-    """The most bytes that one of them has surely made, with what was there beside it."""
-
-    @classmethod
-    def of(cls, node: Any, inputs: Mapping[Any, Any]) -> _Evaluation:
-        found = cls()
-        result = _literal(evaluate(node, inputs, found._called))
-        if isinstance(result, _Array):
-            found.result = result
-            if result.maker is not None:
-                found.most = max(found.most, result.beside + result.nbytes)
-        return found
-
-    def _called(self, task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-        """Return what a call returns; None for what is not known."""
-        args = _literal(args)
-        named = {name: _literal(each) for name, each in kwargs.items()}
-        found = _result(*applied(task.func, args, named))
-        if found is None or found.maker is None:
+        def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            found = _called(task, args, kwargs)
+            if found is not None and found.maker is not None and found.exists:
+                made.append(found.beside + found.nbytes)
             return found
-        if not any(found.maker is each.maker for each in _arrays(args)):
-            found = replace(found, beside=_held_by(args))
-        if found.exists:
-            self.most = max(self.most, found.beside + found.nbytes)
+
+        result = _literal(evaluate(node, inputs, call))
+        if not isinstance(result, _Array):
+            return None, max(made)
+        if result.maker is not None:
+            made.append(result.beside + result.nbytes)
+        return result, max(made)
+
+
+def _called(task: Task, args: list[Any], kwargs: dict[str, Any]) -> _Array | None:
+    """Return what a call returns; None for what is not known."""
+    args = _literal(args)
+    named = {name: _literal(each) for name, each in kwargs.items()}
+    found = _result(*applied(task.func, args, named))
+    if found is None or found.maker is None or any(found.maker is a.maker for a in _arrays(args)):
         return found
+    return replace(found, beside=_held_by(args))
 
 
 def _literal(value: Any) -> Any:

@@ -15,6 +15,7 @@ from dask.array import chunk, reductions
 from dask.array.einsumfuncs import chunk_einsum
 
 from gpusched.adapters.arrays import chunk_sum, matmul, tensordot
+from gpusched.dataclass import dataclass
 from gpusched.graph.known import pieces
 from gpusched.graph.partials import applied, bare, parts
 from gpusched.record.catalogue import has
@@ -144,19 +145,45 @@ _TRANSFORMS = tuple(
     for rank in ranks
 )
 
-_CALLS: dict[Callable[..., Any], tuple[Callable[..., Any], int]] = {
-    np.sort: (_sort, 20), reductions.arg_chunk: (_arg_chunk, 3),
+
+@dataclass(frozen=True)
+class CuPyCall:
+    """What is called on CuPy's arrays instead of a function."""
+
+    function: Callable[..., Any]
+    calls: int
+    """As how many of NumPy's simple calls it counts."""
+    by_library: bool = False
+    """Whether CUDA's libraries have the whole of it."""
+
+
+_CALLS: tuple[tuple[Any, CuPyCall], ...] = (
+    (np.sort, CuPyCall(_sort, 20)),
+    (reductions.arg_chunk, CuPyCall(_arg_chunk, 3)),
     # Of the records that it returns.
-    reductions.arg_combine: (reductions.arg_combine, 0),
-    reductions.arg_agg: (reductions.arg_agg, 0),
-    **{function: (_ByLibrary(function), 4) for function in _PRODUCTS},
-    **{function: (_ByLibrary(function), 10) for function in _TRANSFORMS},
-}  # fmt: skip
-"""What is called on CuPy's arrays, and as how many of NumPy's simple calls it counts."""
+    (reductions.arg_combine, CuPyCall(reductions.arg_combine, 0)),
+    (reductions.arg_agg, CuPyCall(reductions.arg_agg, 0)),
+    *((function, CuPyCall(_ByLibrary(function), 4, True)) for function in _PRODUCTS),
+    *((function, CuPyCall(_ByLibrary(function), 10, True)) for function in _TRANSFORMS),
+)
 
 
-def by_cupy(function: Any, args: Sequence[Any] = ()) -> bool:
-    """Return whether a function may be called on CuPy's arrays.
+def cupy_call(function: Any) -> CuPyCall | None:
+    """Return what is called on CuPy's arrays instead of a function; None if that is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.cupycalls import cupy_call
+    >>> cupy_call(np.sort).calls, cupy_call(np.fft.fft).by_library, cupy_call(np.partition)
+    (20, True, None)
+    """
+    inner = bare(function)
+    return next((found for each, found in _CALLS if each is inner), None)
+
+
+def by_cupy(function: Any, args: Sequence[Any] = ()) -> CuPyCall | None:
+    """Return the same for a call, which `cupy_call` is asked about without its arguments.
 
     Parameters
     ----------
@@ -164,62 +191,22 @@ def by_cupy(function: Any, args: Sequence[Any] = ()) -> bool:
         The function, or a partial application of it.
     args
         What a call gives it by position.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> import numpy as np
-    >>> from gpusched.graph.cupycalls import by_cupy
-    >>> by_cupy(partial(np.sort, axis=0)), by_cupy(np.partition)
-    (True, False)
     """
     inner, given, _ = applied(function, args, {})
-    if inner is reductions.arg_chunk:
-        return len(given) > 1 and _is_search(given[1])
-    return any(inner is each for each in _CALLS)
+    if inner is reductions.arg_chunk and not (len(given) > 1 and _is_search(given[1])):
+        return None
+    return cupy_call(inner)
 
 
 def by_library(function: Any) -> bool:
-    """Return whether a function is itself called on CuPy's arrays, and is one of CUDA's libraries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.graph.cupycalls import by_library
-    >>> by_library(np.fft.fft), by_library(np.sort)
-    (True, False)
-    """
-    inner = bare(function)
-    return any(inner is each for each in (*_PRODUCTS, *_TRANSFORMS))
-
-
-def calls_of(function: Any) -> int:
-    """Return how many of NumPy's simple calls such a function takes as long as.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.graph.cupycalls import calls_of
-    >>> calls_of(np.sort)
-    20
-    """
-    return _CALLS[bare(function)][1]
+    """Return whether a function is one that CUDA's libraries have the whole of."""
+    found = cupy_call(function)
+    return found is not None and found.by_library
 
 
 def on_cupy(function: Any) -> Any:
-    """Return what is called on CuPy's arrays instead of a function; most often itself.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.graph.cupycalls import on_cupy
-    >>> on_cupy(np.dot) is np.dot
-    False
-    """
-    inner = bare(function)
-    called = next((found for each, (found, _) in _CALLS.items() if each is inner), inner)
-    if called is inner:
-        return function
-    if isinstance(function, partial):
-        return partial(called, *function.args, **function.keywords)
-    return called
+    """Return what is called on CuPy's arrays instead of a function; most often itself."""
+    found = cupy_call(function)
+    if found is None or not isinstance(function, partial):
+        return function if found is None else found.function
+    return partial(found.function, *function.args, **function.keywords)

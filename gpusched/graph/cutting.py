@@ -291,16 +291,7 @@ def lengths_of_piece(index: tuple[Any, ...], lengths: Lengths) -> Lengths:
 
 
 def _length(index: slice, length: int) -> int:
-    if index.step is not None and index.step < 0:
-        # The same elements, counted upwards.
-        stop = None if index.start in (None, -1) else index.start + 1
-        start = None if index.stop in (None, -1) else index.stop + 1
-    else:
-        start, stop = index.start or None, index.stop
-    if start is None:
-        found = length if stop is None or stop < 0 else stop
-    elif stop is None:
-        found = -start if start < 0 else length
-    else:
-        found = max(0, stop - start) if (start < 0) == (stop < 0) else length
-    return min(found, length)
+    given = index.start is not None and index.stop is not None
+    if given and (index.start < 0) != (index.stop < 0):
+        return length  # It may be longer of a shorter chunk.
+    return len(range(*index.indices(length)))

@@ -113,7 +113,7 @@ COMPILED = "its kernels have been compiled since"
 NOT_KEPT = "the plan before was for one chunk only"
 
 Inputs = tuple[Any, ...]
-"""What a plan depends on, for each input of a segment, see `gpusched.graph.segment.describe`."""
+"""What a plan depends on, for each input of a segment, see `gpusched.graph.inputs.describe`."""
 
 _FACTS = ("dtype", "shape", "strides")
 

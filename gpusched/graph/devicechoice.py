@@ -24,14 +24,15 @@ from gpusched.graph.batch import calls_in
 from gpusched.graph.cupycalls import (
     by_cupy,
     by_library,
-    calls_of,
+    cupy_call,
     missing_dtype,
     moves_elements,
     picks,
 )
+from gpusched.graph.inputs import flat, unsuitable
 from gpusched.graph.known import computes, known
 from gpusched.graph.partials import bare, name_of
-from gpusched.graph.segment import Segment, flat, unsuitable
+from gpusched.graph.segment import Segment
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.overrides import OFF
@@ -221,7 +222,8 @@ def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
         or _accepts_cupy(function, [_input(each, inputs) for each in args])
         for function, args, _ in called
     )
-    calls = sum(calls_of(function) for function, *_ in called if by_library(function))
+    libraries = [found for function, *_ in called if (found := cupy_call(function))]
+    calls = sum(found.calls for found in libraries if found.by_library)
     return stays and work_of(values, calls, False).pays()
 
 
@@ -353,8 +355,8 @@ def effort(function: Any, args: Sequence[Any] = ()) -> int:
     """
     if not computes(function) or moves_elements(function):
         return 0
-    if by_cupy(function, args):
-        return calls_of(function)
+    if found := by_cupy(function, args):
+        return found.calls
     return _EFFORTS.get(bare(function), 1) if known(function) else _OF_A_USER
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -298,6 +298,8 @@ class Grouped(StandIn):
     sort: bool
     count: int
     """How many groups there are."""
+    given: Any = field(compare=False)
+    """flox's own function, as flox gives it to dask."""
 
     __name__ = "chunk_reduce"
 
@@ -306,20 +308,9 @@ class Grouped(StandIn):
         """What is done with the dictionary of a lazy chunk in the end; None for nothing."""
         return finished if VARIANCES.keys() & set(self.reductions) else None
 
-    @cached_property
-    def plain(self) -> Any:
-        """flox's own function, as flox gives it to dask."""
-        import pandas as pd
-        import toolz  # type: ignore[import-untyped]
-        from flox.core import chunk_reduce
-
-        functions = tuple(map(_function, self.reductions))
-        reduction = partial(chunk_reduce, func=functions, reindex=True,
-                            fill_value=self.fill_values, dtype=self.dtypes,
-                            user_dtype=None)  # fmt: skip
-        groups = pd.RangeIndex(self.count)
-        return partial(toolz.compose(flox.expand_dims(), reduction), axis=self.axis,
-                       expected_groups=groups, engine=self.engine, sort=self.sort)  # fmt: skip
+    def plain(self, *args: Any) -> Any:
+        """Return what flox's own function does."""
+        return self.given(*args)
 
     def record(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
         """Return flox's dictionary of intermediate results."""
@@ -365,13 +356,6 @@ def finished(found: Any) -> Any:
     return found | {"intermediates": tuple(results)}
 
 
-def _function(name: str) -> Any:
-    """Return the function that flox calls for a reduction, or the reduction's name."""
-    from flox.aggregations import var_chunk
-
-    return partial(var_chunk, skipna=VARIANCES[name]) if name in VARIANCES else name
-
-
 def _named(function: Any) -> Any:
     """Return the name of a reduction, or what is not one of those that are known."""
     variance = getattr(sys.modules.get("flox.aggregations"), "var_chunk", None)
@@ -409,7 +393,7 @@ def grouped_for(function: Any) -> Any:
     if not one or not _is_range(groups) or not _is_known(options):
         return function
     return Grouped(options["func"], options["fill_value"], options["dtype"], options["axis"],
-                   options["engine"], options["sort"], len(groups))  # fmt: skip
+                   options["engine"], options["sort"], len(groups), function)  # fmt: skip
 
 
 def _options(function: Any) -> dict[str, Any] | None:

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpusched.graph.inputs import describe
 from gpusched.graph.tiled import is_elementwise
-from gpusched.plan.plan import Register, substitute, used_registers
+from gpusched.plan.plan import Register, used_registers
 from gpusched.record.calls import Calls
 from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
+from gpusched.record.steps import ProgramStep
 
 
 class Inlining:
@@ -26,22 +28,15 @@ class Inlining:
 
     Parameters
     ----------
-    make
-        What makes a step of a function and its arguments.
-    describe
-        What returns something hashable that is equal for equal arguments, with registers among
-        them, or raises `TypeError`.
     free
         The first register that the segment's program has not.
     """
 
-    def __init__(self, make: Any, describe: Callable[[Any], Any], free: int) -> None:
-        self.steps: dict[int, list[tuple[int, Any]]] = {}
+    def __init__(self, free: int) -> None:
+        self.steps: dict[int, list[tuple[int, ProgramStep]]] = {}
         """Of functions, by the registers of their results."""
         self.free = free
         """The first register that is not in use."""
-        self._make = make
-        self._describe = describe
         self._known: dict[Any, int] = {}
         """Registers of what functions compute on their way, by the call."""
         self.is_quiet = True
@@ -76,36 +71,28 @@ class Inlining:
             self.steps[result] = steps
         return found
 
-    def _steps_for(self, result: int, found: Any, calls: Calls) -> list[tuple[int, Any]] | None:
+    def _steps_for(
+        self, result: int, found: Any, calls: Calls
+    ) -> list[tuple[int, ProgramStep]] | None:
         returned = calls.register_of(found)
         if returned is None or not calls.is_complete:
             return None
-        made = [(c.register, self._make(c.function, c.args, c.kwargs)) for c in calls.made]
-        kinds = {register: is_elementwise(step) for register, step in made}
-        fits = all(kinds[r] or _is_view(step) for r, step in made)
+        kinds = {register: is_elementwise(step) for register, step in calls.made}
+        fits = all(kinds[register] or _is_view(step) for register, step in calls.made)
         if not (fits and kinds.get(returned)):
             return None
-        steps: list[tuple[int, Any]] = []
-        names: Any = {k: Register(k) for _, step in made for k in step.registers}
-        for register, step in made:
-            call = self._make(
-                step.function, substitute(step.args, names), substitute(step.kwargs, names)
-            )
+        steps: list[tuple[int, ProgramStep]] = []
+        names: Any = {k: Register(k) for _, step in calls.made for k in step.registers}
+        for register, step in calls.made:
+            call = step.renamed(names)
             # What is returned is computed for itself: whoever has it may change it.
-            key = None if register == returned else self._identity(call)
+            key = None if register == returned else _identity(call)
             known = None if key is None else self._known.get(key)
             if known is None:
                 known = result if register == returned else self._new(key)
                 steps.append((known, call))
             names[register] = Register(known)
         return steps
-
-    def _identity(self, step: Any) -> Any:
-        """Return what is equal for calls with equal results; None if that is not known."""
-        try:
-            return id(step.function), self._describe((step.args, sorted(step.kwargs.items())))
-        except TypeError:
-            return None
 
     def _new(self, key: Any) -> int:
         """Return a register for what is on the way to a result."""
@@ -115,6 +102,14 @@ class Inlining:
         return self.free - 1
 
 
-def _is_view(step: Any) -> bool:
+def _identity(step: ProgramStep) -> Any:
+    """Return what is equal for calls with equal results; None if that is not known."""
+    try:
+        return id(step.function), describe((step.args, sorted(step.kwargs.items())))
+    except TypeError:
+        return None
+
+
+def _is_view(step: ProgramStep) -> bool:
     """Return whether a call gives a view of its first argument, by numbers and slices."""
     return has(step.function, "view") and not used_registers((step.args[1:], step.kwargs))

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpusched.adapters.tasks import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple
 from gpusched.graph.batch import Batch, part
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register, Spread
+from gpusched.record.steps import ProgramStep
 
 MANY = 32
 """Items from which on a task takes them by `gathered`.

@@ -7,6 +7,7 @@ the whole array. A program that depended on the place itself would be another on
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -217,16 +218,8 @@ def _joined(arrays: Any, shape: Any) -> Any:
     return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
 
 
-def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:
-    return _skip_nan(x, axis, keepdims, "fmin", nanmin_skip)
-
-
-def _nanmax(x: Any, axis: Any, keepdims: Any) -> Any:
-    return _skip_nan(x, axis, keepdims, "fmax", nanmax_skip)
-
-
-def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..., Any]) -> Any:
-    """dask's ``_nanmin_skip``, which warns of nothing."""
+def _skip_nan(combine: str, plain: Callable[..., Any], x: Any, axis: Any, keepdims: Any) -> Any:
+    """dask's ``_nanmin_skip`` or ``_nanmax_skip``, which warn of nothing."""
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     try:
@@ -242,16 +235,10 @@ def _custom_nanquantile(a: Any, q: Any, axis: Any = None, method: Any = "linear"
     return custom_nanquantile(a, q, axis, method, keepdims, **kwargs)
 
 
-def _cumsum_merge(a: Any, b: Any) -> Any:
-    return cumsum_merge(a, b) if _is_masked(a) or _is_masked(b) else a + b
-
-
-def _cumprod_merge(a: Any, b: Any) -> Any:
-    return cumprod_merge(a, b) if _is_masked(a) or _is_masked(b) else a * b
-
-
-def _is_masked(array: Any) -> bool:
-    return isinstance(array, np.ma.MaskedArray)
+def _merged(join: Callable[..., Any], plain: Callable[..., Any], a: Any, b: Any) -> Any:
+    """dask's ``_cumsum_merge`` or ``_cumprod_merge``, which ask for masked arrays."""
+    masked = isinstance(a, np.ma.MaskedArray) or isinstance(b, np.ma.MaskedArray)
+    return plain(a, b) if masked else join(a, b)
 
 
 def _prefixscan_first(func: Any, x: Any, axis: Any, dtype: Any) -> Any:
@@ -291,10 +278,10 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
     take: _taken,
     concatenate_shaped: _joined,
-    nanmin_skip: _nanmin,
-    nanmax_skip: _nanmax,
-    cumsum_merge: _cumsum_merge,
-    cumprod_merge: _cumprod_merge,
+    nanmin_skip: partial(_skip_nan, "fmin", nanmin_skip),
+    nanmax_skip: partial(_skip_nan, "fmax", nanmax_skip),
+    cumsum_merge: partial(_merged, operator.add, cumsum_merge),
+    cumprod_merge: partial(_merged, operator.mul, cumprod_merge),
     prefixscan_first: _prefixscan_first,
     prefixscan_combine: _prefixscan_combine,
     block_histogram: _block_histogram,

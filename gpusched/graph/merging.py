@@ -19,7 +19,7 @@ from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subg
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.rewrite import called, worthwhile
-from gpusched.graph.subgraph import depth_first
+from gpusched.graph.subgraph import depth_first, last_task, layer_of, operands
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes
 from gpusched.roles import threads
@@ -78,15 +78,13 @@ KEPT = GraphBreak.KEPT("several large results, which are let go of one by one")
 class _Group:
     """Tasks that become one, or one that stays alone."""
 
-    __slots__ = ("block", "into", "level", "members", "open")
+    __slots__ = ("block", "level", "members", "open")
 
     def __init__(self, level: int, block: Any, key: Any, opened: bool) -> None:
         self.level = level
         self.block = block
         self.members = [key]
         self.open = opened
-        self.into: _Group | None = None
-        """What it has become part of."""
 
 
 class _Merging:
@@ -99,14 +97,17 @@ class _Merging:
         self._least = least
         self._operands: dict[Any, list[Any]] = {}
         self._users: defaultdict[Any, list[Any]] = defaultdict(list)
+        self._layers: dict[str, int] = {}
+        """By name: the order in which results need them."""
         self._of: dict[Any, _Group] = {}
-        self._readers: dict[Any, _Group] = {}
-        """By chunk, level and block: the group that takes it already."""
+        self._readers: dict[Any, Any] = {}
+        """By chunk, level and block: a task of the group that takes it already."""
         self._held = wanted | table.held
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> Table:
-        for key in depth_first(self._tasks, self._note):
+        for key in depth_first([*self._table.wanted, *self._tasks], self._note):
+            self._layers.setdefault(layer_of(key), len(self._layers))
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
@@ -145,19 +146,18 @@ class _Merging:
 
     def _note(self, key: Any) -> list[Any]:
         """Note what a task depends on, and return which of it are tasks."""
-        # In the same order for the same tasks of other chunks.
-        operands = self._operands[key] = sorted(self._tasks[key].dependencies, key=str)
-        for other in operands:
+        found = self._operands[key] = operands(self._tasks[key])
+        for other in found:
             self._users[other].append(key)
-        return [other for other in operands if other in self._tasks]
+        return [other for other in found if other in self._tasks]
 
     def _sequence(self, members: list[Any]) -> list[Any]:
-        """Return a group's tasks in an order that depends on nothing but their keys.
+        """Return a group's tasks in an order that is the same for all chunks and whatever data.
 
-        dask's own order differs from process to process, and kernels with it.
+        Kernels differ with it.
         """
         inside = set(members)
-        outputs = sorted(self._outputs(members), key=str)
+        outputs = sorted(self._outputs(members), key=lambda key: self._layers[layer_of(key)])
         return depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
 
     def _place(self, key: Any) -> None:
@@ -188,7 +188,7 @@ class _Merging:
         if group.open:
             for other in operands:
                 if self._of.get(other) is not group:
-                    self._readers[other, group.level, group.block] = group
+                    self._readers[other, group.level, group.block] = key
 
     def _joined(self, groups: list[_Group], key: Any) -> _Group:
         """Return one group of several of the same level, with the task in it."""
@@ -198,19 +198,14 @@ class _Merging:
                 for member in group.members:
                     self._of[member] = largest
                 largest.members += group.members
-                group.members, group.into = [], largest
+                group.members = []
         largest.members.append(key)
         return largest
 
     def _sibling(self, operands: list[Any], level: int, block: Any) -> _Group | None:
         """Return a group of the same chunk that takes one of these chunks, too."""
-        for other in operands:
-            found = self._readers.get((other, level, block))
-            while found is not None and found.into is not None:
-                found = found.into
-            if found is not None:
-                return found
-        return None
+        readers = (self._readers.get((other, level, block)) for other in operands)
+        return next((self._of[key] for key in readers if key is not None), None)
 
     def _able(self, key: Any, operands: list[Any]) -> bool:
         """Return whether a task calls nothing but what is recorded, or takes no time."""
@@ -321,11 +316,8 @@ def reduces(task: Any) -> bool:
     >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
     True
     """
-    if not isinstance(task, Task):
-        return False
-    if task.func is execute_subgraph:
-        return reduces(task.args[0].get(task.args[1]))
-    return "axis" in task.kwargs and "keepdims" in task.kwargs
+    last = last_task(task)
+    return last is not None and {"axis", "keepdims"} <= last.kwargs.keys()
 
 
 def name_of(outputs: list[Any], block: Any) -> Any:

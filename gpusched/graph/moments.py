@@ -91,16 +91,15 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does, and the mean that it leaves out."""
     flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
-    device = None if flat is None else _on_device(flat, axis)
+    device = _on_device(flat, axis)
     if device is not None:
         total, n, mean, rest, squares = _fused(_together)(*device)
         return {"total": total, "n": n, "M": squares[..., None], "mean": mean, "rest": rest}
-    parts = None if flat is None else _parts(pairs, flat, axis)
-    found = None if parts is None else joined(parts[2], parts[0], axis)
-    if parts is None or found is None or _is_beyond(found):
+    host = _on_host(pairs, flat, axis)
+    if host is None:
         return reductions.moment_combine(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                          **kwargs)  # fmt: skip
-    ns, totals, _ = parts
+    ns, totals, found = host
     n, total = (np.sum(x, axis=axis, keepdims=True) for x in (ns, totals))
     return {"total": total, "n": n, "M": found.squares[..., None],
             "mean": found.mean, "rest": found.rest}  # fmt: skip
@@ -111,16 +110,15 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
     flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
-    device = None if flat is None else _on_device(flat, axis)
+    device = _on_device(flat, axis)
     if device is not None and kwargs.keys() <= {"keepdims"}:
         variance = _fused(_variance, np.dtype(dtype).name)(ddof, *device)
         return variance if kwargs.get("keepdims") else variance.squeeze(axis)
-    parts = None if flat is None else _parts(pairs, flat, axis)
-    found = None if parts is None else joined(parts[2], parts[0], axis)
-    if parts is None or found is None or _is_beyond(found):
+    host = _on_host(pairs, flat, axis)
+    if host is None:
         return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                      **kwargs)  # fmt: skip
-    ns = parts[0]
+    ns, _, found = host
     # Of one number along these axes, the sum is that number, in the shape that is asked for.
     squares = found.squares.sum(axis=axis, **kwargs)
     freedom = ns.sum(axis=axis, **kwargs) - ddof
@@ -140,30 +138,39 @@ def _of_chunks(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | Non
     return flat if all(map(_is_moments, flat)) else None
 
 
-def _parts(pairs: Any, flat: list[Any], axes: Any) -> tuple[Any, Any, Moments]:
-    """Return counts, totals and moments of some chunks side by side."""
+def _on_host(pairs: Any, flat: list[Any] | None, axes: Any) -> tuple[Any, Any, Moments] | None:
+    """Return counts and totals of chunks side by side, and their moments together.
+
+    None of chunks that dask alone has, and of moments that it warns of.
+    """
+    if flat is None:
+        return None
+    only = flat[0] if len(flat) == 1 else None
 
     def along(value_of: Any) -> Any:
-        if len(flat) == 1:
-            return value_of(flat[0])
+        if only is not None:
+            return value_of(only)
         return concatenate2(deepmap(value_of, pairs), axes=list(axes))
 
     ns, totals = along(lambda pair: pair["n"]), along(lambda pair: pair["total"])
     mean, rest = along(_mean), along(_rest)
     squares = along(lambda pair: pair["M"][..., 0])
-    return ns, totals, Moments(mean, rest, squares)
+    found = joined(Moments(mean, rest, squares), ns, axes)
+    return None if _is_beyond(found) else (ns, totals, found)
 
 
 TOGETHER = 8
 """Chunks whose moments one launch joins: so many arrays are its arguments, times five."""
 
 
-def _on_device(flat: list[Any], axes: Any) -> list[Any] | None:
+def _on_device(flat: list[Any] | None, axes: Any) -> list[Any] | None:
     """Return totals, counts and moments of a few chunks on a device, one after the other.
 
     None of chunks on the host, and of some that are longer than 1 along the axes. Nothing waits for
     the device.
     """
+    if flat is None:
+        return None
     device, shape = device_of(flat[0]["total"]), flat[0]["total"].shape
     if device is None or device.can.host_memory or any(shape[axis] != 1 for axis in axes):
         return None

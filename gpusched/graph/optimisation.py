@@ -102,8 +102,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     found = batched(rewritten, table, limits())
     with updating() as counters:
         counters.apart.update(table.apart)
-        counters.apart.update({("batch", why): times for why, times in found.reasons.items()})
-    return table, taken_inside(found.tasks, table.items)
+    return table, taken_inside(found, table.items)
 
 
 def _drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:

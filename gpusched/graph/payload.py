@@ -16,9 +16,9 @@ from toolz import curry  # type: ignore[import-untyped]
 from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.partials import parts
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.overrides import NONE, Overrides
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 
 class _Compact(cloudpickle.Pickler):
@@ -59,7 +59,7 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     >>> import numpy as np
     >>> from gpusched.plan.plan import Register
     >>> from gpusched.graph.payload import pack, unpack
-    >>> from gpusched.graph.segment import ProgramStep
+    >>> from gpusched.record.steps import ProgramStep
     >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))
     >>> unpack(pack(steps, 1))[:2] == (steps, 1), len(pack(steps, 1)) < 400
     (True, True)

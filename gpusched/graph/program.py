@@ -22,7 +22,7 @@ from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.safety.examination import Examination
-from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.segment import Segment
 from gpusched.graph.unrecorded import sees, shown_registers
 from gpusched.newest import Newest
 from gpusched.placed import TAKES_PLACED
@@ -33,6 +33,7 @@ from gpusched.plan.plan import Register, Registers
 from gpusched.plan.tiers import UNFUSED
 from gpusched.record.catalogue import has
 from gpusched.record.recorded import StandIn
+from gpusched.record.steps import ProgramStep
 from gpusched.roles import current_key
 
 
@@ -196,6 +197,11 @@ class Program(ByToken):
         """The calls of a batch."""
         batches = [step.function for step in self.steps if type(step.function) is Batch]
         return [step for batch in batches for step in batch.steps]
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it runs neighbouring tasks one after the other."""
+        return bool(self._batch)
 
     @property
     def _batched(self) -> list[Program]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from operator import is_not
 from typing import Any
@@ -25,9 +24,7 @@ from gpusched.adapters.tasks import (
     NestedContainer,
     Task,
     TaskRef,
-    Tuple,
     execute_subgraph,
-    identity_cast,
     is_container,
 )
 from gpusched.breaks import GraphBreak
@@ -48,22 +45,18 @@ from gpusched.graph.partials import Guard, applied, bare, callables, name_of, sl
 from gpusched.graph.program import Program, keep, lasts
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of
-from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.subgraph import copied
-from gpusched.graph.templates import Templates
+from gpusched.graph.templates import Templates, frozen, identity_of, is_constant
 from gpusched.graph.unrecorded import conflict, sees
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import FUSIBLE, has, own_traits
 from gpusched.record.record import error_state
-from gpusched.record.recorded import RecordedFunction, StandIn, sealed
+from gpusched.record.recorded import StandIn, sealed
+from gpusched.record.steps import ProgramStep, Taken
 from gpusched.store.statistics import updating
 from gpusched.store.tuned import generation
-
-_STATIC = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.float64,
-                     np.complex128])  # fmt: skip
-"""Types of literals that never change; objects of classes derived from these may."""
 
 _programs: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()
 
@@ -146,9 +139,9 @@ class Functions:
 def _settled(function: Any) -> Traits | None:
     """Return the traits of a function that are the same in every call; None if they are not."""
     if known(function):
-        return Traits(True, True, _identity(function))
+        return Traits(True, True, identity_of(function))
     if "quick" in own_traits(bare(function)):
-        return Traits(False, False, _identity(function), quick=True)
+        return Traits(False, False, identity_of(function), quick=True)
     return None
 
 
@@ -158,7 +151,7 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     asked = bool(getattr(bare(function), FUSIBLE, False))
     own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY
     refused = own and not asked
-    identity = _identity(function), verdict.outside.identity
+    identity = identity_of(function), verdict.outside.identity
     return Traits(safe or asked, safe, identity, refused, slow_part(function) is None)
 
 
@@ -176,13 +169,21 @@ def rewrite(
     wanted
         Keys of the results.
     """
-    if events.active:
-        return shown({key: _noted(node, functions) for key, node in graph.items()}, wanted)
-    templates = Templates(lambda node: rewrite_task(node, functions), constant)
-    found = shown({
-        key: templates.rewrite(node) if type(node) is Task else node for key, node in graph.items()
-    }, wanted)  # fmt: skip
-    _count(found.values())
+
+    def translate(node: Any) -> Any:
+        task, keys = rewrite_labelled(node, functions)
+        if keys and events.active:
+            events.origin(task.key, task.func.inputs, tuple(keys))
+        return task
+
+    # What each call of a program was is noted of each task.
+    rewritten = translate if events.active else Templates(translate).rewrite
+    found = shown(
+        {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()},
+        wanted,
+    )
+    if not events.active:
+        _count(found.values())
     return found
 
 
@@ -263,26 +264,11 @@ def _count(nodes: Iterable[Any]) -> None:
         program.remaining.learn(Remaining(tasks, graph))
 
 
-def constant(value: Any) -> Any:
-    """Return what makes two literals the same if programs hold them, or None."""
-    return _frozen(value) if _is_constant(value) else None
-
-
-def _noted(node: Any, functions: Functions) -> Any:
-    """Do what `rewrite_task` does, and note what the program's calls were."""
-    task, keys = rewrite_labelled(node, functions)
-    if keys:
-        events.origin(task.key, task.func.inputs, tuple(keys))
-    return task
-
-
-def rewrite_task(node: Any, functions: Functions) -> Any:
-    """Return the task as a program, or itself if nothing in it can be fused or is a graph break."""
-    return rewrite_labelled(node, functions)[0]
-
-
 def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
-    """Return what `rewrite_task` does, and the key of the task that each step was."""
+    """Return a task as a program, and the key of the task that each step was.
+
+    It is the task itself if nothing in it can be fused or is a graph break.
+    """
     if type(node) is not Task:
         return node, []
     if not worthwhile(node, functions) and not is_counted(node, functions):
@@ -408,7 +394,10 @@ class _Translation:
         key = (count, self.recorded, tuple(self.shape), *self.functions.key)
         found = _programs.get(key)
         if found is None:
-            steps = tuple(_renumbered(step, count) for step in self.steps)
+            # The first step's result, -1 so far, comes after the inputs.
+            names = {k: Register(k if k >= 0 else count - k - 1)
+                     for k in range(-len(self.steps), count)}  # fmt: skip
+            steps = tuple(step.renamed(names) for step in self.steps)
             found = _programs[key] = Program(steps, count, self.functions.overrides)
         if lasts([(step.function, step.args, step.kwargs) for step in found.steps]):
             keep(key, found)
@@ -475,7 +464,7 @@ class _Translation:
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
         self.keys.append(key)
         self.shape.append(
-            (traits.identity, recorded, traits.replayed, taken, _frozen(args), _frozen(kwargs))
+            (traits.identity, recorded, traits.replayed, taken, frozen(args), frozen(kwargs))
         )
         result = Register(-len(self.steps))
         finish = function.finish if isinstance(function, StandIn) else None
@@ -489,31 +478,23 @@ class _Translation:
             return self.reference(value.target, known_keys)
         if isinstance(value, DataNode):
             return self.literal(value.value)
-        if isinstance(value, NestedContainer):
+        if is_container(value):
             return self.container(value, known_keys)
-        if type(value) is Task and value.func is identity_cast:
-            return self.cast(value, known_keys)
         if type(value) is Task:
             return self.task(value, known_keys)
         if isinstance(value, GraphNode):
             raise Untranslatable(f"a {type(value).__name__}")
         return self.literal(value)
 
-    def container(self, value: NestedContainer, known_keys: dict[Any, Any]) -> Any:
+    def container(self, value: Task, known_keys: dict[Any, Any]) -> Any:
+        """Return a list, tuple or dictionary that dask builds of references."""
+        kind = value.klass if isinstance(value, NestedContainer) else value.kwargs["typ"]
         items = [self.argument(item, known_keys) for item in value.args]
-        if isinstance(value, List):
-            return items
-        if isinstance(value, Tuple):
-            return tuple(items)
         if isinstance(value, Dict):
             return dict(zip(items[::2], items[1::2], strict=True))
-        raise Untranslatable(f"a {type(value).__name__}")
-
-    def cast(self, value: Task, known_keys: dict[Any, Any]) -> Any:
-        """Return a list, tuple or the like that dask builds of references."""
-        if value.kwargs["typ"] not in (list, tuple):
-            raise Untranslatable(f"a container of type {value.kwargs['typ'].__name__}")
-        return value.kwargs["typ"](self.argument(item, known_keys) for item in value.args)
+        if kind not in (list, tuple):
+            raise Untranslatable(f"a container of type {kind.__name__}")
+        return kind(items)
 
     def reference(self, key: Any, known_keys: dict[Any, Any]) -> Any:
         if key in known_keys:
@@ -538,7 +519,7 @@ class _Translation:
         return self._guard, list(self._partials).index(id(function))
 
     def literal(self, value: Any) -> Any:
-        return value if _is_constant(value) else self.input(value)
+        return value if is_constant(value) else self.input(value)
 
     def input(self, value: Any) -> Register:
         # dask would look inside a tuple or list for references; a DataNode is taken as it is.
@@ -596,72 +577,3 @@ def of_one(function: Any, args: tuple[Any, ...]) -> tuple[Any, Any, tuple[int, .
             return None
         part = part[0]
     return None if type(part) is list else (funcs[0], part, axes)
-
-
-def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:
-    """Return a step whose references to other steps (-1 is the first) come after the inputs."""
-
-    def move(structure: Any) -> Any:
-        if isinstance(structure, Register):
-            number = structure.number
-            return structure if number >= 0 else Register(inputs - number - 1)
-        if type(structure) in (list, tuple):
-            return type(structure)(map(move, structure))
-        if type(structure) is dict:
-            return {key: move(item) for key, item in structure.items()}
-        return structure
-
-    return replace(step, args=move(step.args), kwargs=move(step.kwargs))
-
-
-def _is_constant(value: Any) -> bool:
-    """Return whether a literal is part of a program, rather than one of its inputs.
-
-    Tuples of tuples say where a chunk is, as dask's overlap does: another one for each. Lists and
-    dictionaries are objects of their own, which a function may change.
-    """
-    if type(value) is tuple and value and all([type(item) is tuple for item in value]):
-        return False
-    return _static(value)
-
-
-def _static(value: Any) -> bool:
-    """Return whether a structure holds only numbers and names, and never changes."""
-    if type(value) is tuple:
-        return all(map(_static, value))
-    if type(value) in _STATIC or isinstance(value, np.dtype | type):
-        return True
-    return callable(value) and _hashable(value)
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
-
-def _frozen(structure: Any) -> Any:
-    """Return a hashable stand-in for a structure; equal only for structures of the same types."""
-    if isinstance(structure, Register):
-        return Register, structure.number
-    if type(structure) in (tuple, list):
-        return type(structure), tuple(map(_frozen, structure))
-    if type(structure) is dict:
-        return dict, tuple((_frozen(k), _frozen(v)) for k, v in structure.items())
-    if isinstance(structure, float | complex):
-        return type(structure), repr(structure)  # 0.0 and -0.0 are equal
-    if callable(structure) and not isinstance(structure, type):
-        return _identity(structure)
-    return type(structure), structure
-
-
-def _identity(function: Any) -> Any:
-    """Return what makes two functions the same: objects that are equal may do different things.
-
-    Programs keep their functions alive, so that the id of one stays its own.
-    """
-    if isinstance(function, (RecordedFunction, StandIn)):
-        return function, type(function)
-    return id(function), type(function)

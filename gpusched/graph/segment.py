@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,40 +15,32 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched import config
-from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
+from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions, pieces
+from gpusched.graph.cutfirst import CutFirst, leading_cuts
 from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
 from gpusched.graph.inlined import Inlining
-from gpusched.graph.known import known, plain_for, substitute_for
+from gpusched.graph.inputs import NESTED, describe, first_device, flat, obstacle
+from gpusched.graph.known import known, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.partials import name_of
 from gpusched.graph.results import ResultRegisters, gains_alone
 from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reasons
-from gpusched.graph.safety.kinds import SCALARS
-from gpusched.graph.tiled import Part, arranged, parts
+from gpusched.graph.tiled import Tiled, arranged, call_each, parts
 from gpusched.graph.unrecorded import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.newest import Newest
-from gpusched.placed import Placed, hosted
+from gpusched.placed import hosted
 from gpusched.plan import shortage, tiers
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE, OverrideError
-from gpusched.plan.plan import (
-    Plan,
-    Register,
-    Registers,
-    ReplayError,
-    last_uses,
-    substitute,
-    used_registers,
-)
+from gpusched.plan.plan import Plan, Registers, ReplayError, last_uses
 from gpusched.record.chunk import LazyChunk, lazies, node_of
 from gpusched.record.record import Recorder, error_state
-from gpusched.record.recorded import Sealed
+from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
 from gpusched.store.statistics import updating
 
@@ -58,71 +49,16 @@ PLANS = 128
 CONSTANTS = 1 << 20
 """Bytes of the arrays that these plans hold, if there are several such plans."""
 
-_PLAIN = frozenset((bool, int, str, bytes, type(None), type(Ellipsis)))
-_NESTED = frozenset((tuple, list))
-"""What inputs may be instead of arrays: several of them."""
-
 NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 """Why a task whose arrays could be moved to the device runs on the host."""
 REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its own numbers")
 """Why one is repeated there."""
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What a step was before its partial application was taken apart."""
-
-    register: int
-    """The input that is its `gpusched.graph.partials.Guard`."""
-    number: int
-    """Among the partial applications that this one guards."""
-    held: int
-    """How many of the arguments it held."""
-    names: frozenset[str]
-    """Keyword arguments that the call itself gives."""
-
-
-@dataclass(frozen=True)
-class ProgramStep:
-    """One call; its arguments may hold `Register` objects."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    recorded: bool = False
-    """Whether the function takes lazy chunks."""
-    replayed: bool = True
-    """Whether what was recorded holds for the next chunk of the same kind."""
-    taken: Taken | None = None
-    """Of a partial application that was taken apart."""
-    shown: bool = False
-    """Whether functions that are not recorded may see how its result is laid out in memory."""
-
-    @property
-    def registers(self) -> set[int]:
-        """Return the registers that the arguments hold."""
-        return used_registers(self.args) | used_registers(self.kwargs)
-
-    def call(self, function: Callable[..., Any], registers: Registers) -> Any:
-        """Call a function instead of the step's own, with its arguments."""
-        args = substitute(self.args, registers)
-        if not self.kwargs:
-            return function(*args)
-        return function(*args, **substitute(self.kwargs, registers))
-
-    def as_it_is(self, inputs: Sequence[Any]) -> ProgramStep:
-        """Return the call of a partial application that was changed since; else the step itself."""
-        if self.taken is None or inputs[self.taken.register].holds():
-            return self
-        kwargs = {name: self.kwargs[name] for name in self.taken.names}
-        function = inputs[self.taken.register].functions[self.taken.number]
-        return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
-
-
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
 
-NOT_A_VIEW = GraphBreak.INDEX("pieces of chunks that are not views of them")
+OTHER_LAYOUT = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
 RETURNED = GraphBreak.LAYOUT("a result that is a piece of a chunk")
 
 
@@ -299,8 +235,7 @@ class Segment:
         if error is not None:
             direct = self._refused(error, GraphBreak.COMPILATION, inputs, registers, by_calls)
             if by_calls is None:
-                self._remember(key, direct)
-                self._direct(direct, registers)
+                self._direct(direct, registers, key)
                 return True
             with updating() as counters:
                 counters.breaks[direct.operation, direct.reason] += 1
@@ -316,7 +251,7 @@ class Segment:
                 self._keep(by_calls, results, registers)
                 return True
             registers.leave(kernels[0].name, NOT_COMPILED)
-        elif not (device := _device(inputs)).can.host_memory:
+        elif not (device := first_device(inputs)).can.host_memory:
             synchronize = device.synchronize
         with tiers.Unfused(kernels, left, graph, synchronize, launches) as run:
             self._call_in_tiles(registers, plan)
@@ -395,18 +330,20 @@ class Segment:
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
         reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
-        device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
         moved = isinstance(registers, Moved)
-        if moved or not device.can.host_memory:
+        if moved or not first_device(inputs).can.host_memory:
             warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
-        return Direct(name_of(self.steps[-1][1].function), reason)
+        return self._without(reason)
 
-    def _direct(self, found: Direct, registers: Registers) -> None:
-        with updating() as counters:
-            counters.tasks += 1
-            counters.breaks[found.operation, found.reason] += 1
+    def _direct(self, found: Direct, registers: Registers, key: Any = None) -> None:
+        """Call the functions as they are, and remember and count that."""
         _leave(registers, found)
         self.call(registers)
+        self._called(found, key)
+
+    def _without(self, reason: Reason) -> Direct:
+        """Return the decision to call the functions as they are."""
+        return Direct(name_of(self.steps[-1][1].function), reason)
 
     def examined(self) -> Examination:
         """Return what is known of the user's functions as they are now, in this process.
@@ -436,7 +373,7 @@ class Segment:
             Whether NumPy is to report floating-point errors.
         """
         self._cut_off(registers)
-        _call(self.steps, self.last_uses, registers, reported)
+        call_each(self.steps, self.last_uses, registers, reported)
 
     def _cut_off(self, registers: Registers) -> None:
         """Have dask cut off the pieces among the inputs, where results may be views of them."""
@@ -472,16 +409,14 @@ class Segment:
 
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
-        size_of = sum if self.joins else max
-        return _obstacle(inputs, key, size_of, self.overrides.bounds.elements)
+        return obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
 
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if it follows from the inputs."""
-        name = name_of(self.steps[0][1].function)
         reason = self.obstacle(inputs, key)
         if reason is None:
             return None
-        found = Direct(name, reason)
+        found = Direct(name_of(self.steps[0][1].function), reason)
         if not replaced():
             self._remember(key, found)
         return found
@@ -510,7 +445,7 @@ class Segment:
         if take() | plan.errors:
             with updating() as counters:
                 counters.repeats += 1
-            _leave(registers, Direct(name_of(self.steps[-1][1].function), REPORTED))
+            _leave(registers, self._without(REPORTED))
             return self.call(registers, reported=True)
         for warning in plan.warned:
             warnings.warn(warning, stacklevel=2)
@@ -518,7 +453,7 @@ class Segment:
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination, short: bool = False) -> None:  # fmt: skip
-        recorder = Recorder(self.overrides.on(_device(inputs)), self.overrides.bounds.most)
+        recorder = Recorder(self.overrides.on(first_device(inputs)), self.overrides.bounds.most)
         recorder.moved = isinstance(registers, Moved)
         mode = config.word("fusion.compile")
         compiled = short and mode != tiers.OFF
@@ -528,7 +463,7 @@ class Segment:
         planned: Any = None
         failed: Exception | None = None
         unfused = not (recorder.patient or recorder.moved) and recorder.device.can.host_memory
-        inlining = Inlining(ProgramStep, describe, len(registers)) if unfused else None
+        inlining = Inlining(len(registers)) if unfused else None
         try:
             bound = self._bound(examination)
             local, arrays = self.trace(recorder, inputs, registers, bound, inlining)
@@ -552,7 +487,7 @@ class Segment:
             # run is not what the user's version of a kernel does, nor what was configured.
             raise
         except UnrecordableError as reason:
-            found = Direct(name_of(self.steps[-1][1].function), reason.reason)
+            found = self._without(reason.reason)
         except Exception as error:  # noqa: BLE001  _call_after decides
             failed = error
             if isinstance(error, OSError):
@@ -568,9 +503,7 @@ class Segment:
             self._unfused(recorder.missing, key, inputs, registers)
         elif isinstance(found, Direct):
             recorder.discard()
-            _leave(registers, found)
-            self.call(registers)
-            self._called(found, key)
+            self._direct(found, registers, key)
         elif isinstance(found, Plan):
             self._count(recorder, key)
             lasts = recorder.escape is None and self.replayed and self.errors == error_state()
@@ -585,7 +518,7 @@ class Segment:
                 return self._finish(found, results, seconds, registers)
             recorder.discard()
             if not self._unfused(found.kernels, key, inputs, registers, found, planned):
-                self._called(self._other_layout(), key)
+                self._called(self._without(OTHER_LAYOUT), key)
             elif kept and planned is not None:
                 self._remember(key, found)
 
@@ -641,9 +574,7 @@ class Segment:
         Nothing has been changed by then. Either they raise what the user's program raises, or the
         recorder has a bug, which is counted.
         """
-        if isinstance(registers, Moved):
-            reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
-            registers.leave(name_of(self.steps[-1][1].function), reason)
+        _leave(registers, self._without(GraphBreak.RECORDING(f"recording failed: {error!r}")))
         self.call(registers)
         return self._refused(error, GraphBreak.RECORDING, inputs, registers)
 
@@ -721,11 +652,7 @@ class Segment:
         with np.errstate(all="ignore"):
             self._call_in_tiles(tried) if short else self.call(tried)
         same = self._layout(tried, inputs, moved) == planned
-        return plan if same else self._other_layout()
-
-    def _other_layout(self) -> Direct:
-        reason = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
-        return Direct(name_of(self.steps[-1][1].function), reason)
+        return plan if same else self._without(OTHER_LAYOUT)
 
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
@@ -734,9 +661,7 @@ class Segment:
             return None
         if gains_alone(recorder, bounds.single):
             return None
-        return Direct(
-            name_of(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
-        )
+        return self._without(GraphBreak.ALONE("nothing to fuse it with"))
 
     def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
@@ -757,135 +682,6 @@ class Segment:
         return tuple([made.reference(local[k]) for k in self.outputs])
 
 
-def _call(
-    steps: list[tuple[int, ProgramStep]],
-    last_uses: tuple[tuple[int, ...], ...],
-    registers: Registers,
-    reported: bool = False,
-) -> None:
-    for (register, step), dying in zip(steps, last_uses, strict=True):
-        function = plain_for(step.function) if reported else step.function
-        registers[register] = step.call(function, registers)
-        for each in dying:
-            registers[each] = None
-
-
-@dataclass(frozen=True)
-class Tiled:
-    """A segment's steps in the order in which they run without kernels."""
-
-    steps: list[tuple[int, ProgramStep]]
-    last_uses: tuple[tuple[int, ...], ...]
-    """By step, the registers that nobody reads after it."""
-    parts: list[Part]
-    """Stretches of them that can run on one tile after the other, and what is between."""
-    more: int = 0
-    """Registers that they need besides the program's."""
-    inlined: bool = False
-    """Whether functions are what they call."""
-
-    def run(self, registers: Registers) -> bool:
-        """Call the functions; return False, in the middle, where what one calls has no tiles."""
-        for part in self.parts:
-            steps, ends = self.steps[part.steps], self.last_uses[part.steps]
-            if part.stretch is None or not part.stretch.run(registers):
-                if self.inlined and part.stretch is not None:
-                    return False
-                _call(steps, ends, registers)
-                continue
-            for gone in itertools.chain.from_iterable(ends):
-                registers[gone] = None
-        return True
-
-
-@dataclass(frozen=True)
-class CutFirst:
-    """A segment that takes but pieces of some inputs, which are cut before it is recorded.
-
-    A plan holds for pieces of one shape then, wherever they are cut off; it would hold for one
-    slice otherwise.
-    """
-
-    cuts: tuple[tuple[int, ProgramStep], ...]
-    """The steps that cut pieces off, each with the register of its result."""
-    rest: Segment
-    """The other steps."""
-
-    def run(self, registers: Registers) -> bool:
-        """Run the segment; return False, with nothing done, where a piece is not a view."""
-        if isinstance(registers, Moved):
-            return False  # `gpusched.graph.devicechoice.cut` has said that chunks move whole.
-        if not self.apply(registers):
-            with updating() as counters:
-                counters.apart["slice", NOT_A_VIEW] += 1
-            return False
-        self.rest.run_whole(registers)
-        self.forget(registers)
-        return True
-
-    def apply(self, registers: Registers) -> bool:
-        """Cut the pieces; return False, with nothing done, where one is not a view.
-
-        A chunk in device memory gives pieces there.
-        """
-        for register, step in self.cuts:
-            array, index = (registers[a.number] for a in step.args)
-            try:
-                piece = _view(array, index) if _cuts_a_view(index) else None
-            except IndexError:
-                step.call(step.function, registers)  # which says it in dask's words
-                raise
-            if piece is None:
-                self.forget(registers)
-                return False
-            registers[register] = piece
-        return True
-
-    def forget(self, registers: Registers) -> None:
-        """Let go of the pieces."""
-        for register, _ in self.cuts:
-            registers[register] = None
-
-
-def leading_cuts(steps: list[tuple[int, ProgramStep]], inputs: tuple[int, ...],
-                 outputs: tuple[int, ...]) -> list[tuple[int, ProgramStep]]:  # fmt: skip
-    """Return the steps that only index what a segment is given, by what it is given."""
-    found: list[tuple[int, ProgramStep]] = []
-    given, cut = set(inputs), set(inputs)
-    for register, step in steps:
-        indexes = step.function is operator.getitem or step.function is getitem
-        if not indexes or step.kwargs or register in outputs or step.taken is not None:
-            continue
-        numbers = [a.number for a in step.args if type(a) is Register]
-        if len(numbers) == len(step.args) == 2 and numbers[0] in cut and numbers[1] in given:
-            found.append((register, step))
-            cut.add(register)
-    return found
-
-
-def _view(array: Any, index: Any) -> Any:
-    """Return a piece of an array of NumPy's or in device memory; None of anything else."""
-    if type(array) is np.ndarray:
-        return array[index]
-    if type(array) is not Placed:
-        return None
-    try:
-        return Placed(array.array[index])
-    except IndexError:
-        return None  # NumPy has another text for it.
-
-
-def _cuts_a_view(index: Any) -> bool:
-    """Return whether an index is one of slices, by which NumPy gives an array."""
-    if type(index) is tuple:
-        return bool(index) and all(map(_is_range, index))
-    return _is_range(index)
-
-
-def _is_range(index: Any) -> bool:
-    return type(index) is slice or index is None or index is Ellipsis
-
-
 def _warns(recorder: Recorder, inlining: Inlining | None) -> bool:
     """Return whether calls that are made twice may warn twice: not only if errors are heeded."""
     return bool(recorder.warned) or not (inlining is None or inlining.is_quiet)
@@ -904,9 +700,9 @@ def _by_calls(plan: Plan, registers: Registers) -> Plan | None:
     return plan.by_calls if registers.pays(plan.by_calls.passes) else None
 
 
-def _device(inputs: tuple[Any, ...]) -> Device:
-    """Return the device of the chunks among some inputs, of which there is one at least."""
-    return next(device for device in map(device_of, flat(inputs)) if device is not None)
+def held(found: Plan | Direct | Waiting) -> int:
+    """Return the bytes of the arrays that a plan holds."""
+    return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
 
 
 def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
@@ -914,7 +710,7 @@ def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
     """Return an input with lazy chunks instead of arrays, whose places are noted."""
     # A closure that called itself would keep the recorder, and with it every array of the
     # recording, until the garbage collector came by.
-    if type(value) in _NESTED:
+    if type(value) in NESTED:
         return type(value)(_lazy(item, recorder, numbers, arrays) for item in value)
     number = next(numbers)
     if device_of(value) is None:
@@ -923,106 +719,3 @@ def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
     arrays.append((number, leaf.register))
     recorder.given.add(leaf.register)
     return LazyChunk(recorder, leaf)
-
-
-def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the inputs with the items of tuples and lists in their places.
-
-    Examples
-    --------
-    >>> from gpusched.graph.segment import flat
-    >>> flat((1, (2, [3]), 4))
-    (1, 2, 3, 4)
-    """
-    if _NESTED.isdisjoint(map(type, inputs)):
-        return inputs
-    return tuple(
-        item
-        for value in inputs
-        for item in (flat(tuple(value)) if type(value) in _NESTED else (value,))
-    )
-
-
-def describe(value: Any) -> Any:
-    """Return what of an input a plan may depend on; `TypeError` if that is not known.
-
-    The same is equal for equal arguments of a call, in which a register is known by its number.
-    """
-    if type(value) is np.ndarray:
-        return value.dtype, value.shape, value.strides
-    if type(value) is float:
-        return float, value.hex()
-    if type(value) in _PLAIN or isinstance(value, np.dtype):
-        return type(value), value
-    if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
-        return type, value
-    if type(value) in SCALARS:
-        return type(value), value.tobytes()
-    if type(value) is slice:
-        return slice, describe(value.start), describe(value.stop), describe(value.step)
-    if type(value) in _NESTED:
-        return type(value), tuple([describe(item) for item in value])
-    if type(value) is Register:
-        return Register, value.number, value.item
-    if type(value) is Sealed:
-        return Sealed
-    if type(value) is Placed:
-        return Placed, value.dtype, value.shape, _steps(value.array)
-    if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
-        return type(value), value.dtype, value.shape, _steps(value)
-    raise TypeError(f"an argument of type {type(value).__name__}")
-
-
-def _steps(array: Any) -> tuple[int, ...]:
-    """Return the strides of an array on a device, 0 along axes of one element.
-
-    No kernel takes a step along those, and CuPy does not order the axes of a result by them.
-    Pieces of chunks that are cut, copied or turned differ in nothing else.
-    """
-    strides: tuple[int, ...] = array.strides
-    if 1 not in array.shape:
-        return strides
-    return tuple([s if n > 1 else 0 for n, s in zip(array.shape, strides, strict=True)])
-
-
-def held(found: Plan | Direct | Waiting) -> int:
-    """Return the bytes of the arrays that a plan holds."""
-    return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
-
-
-def _obstacle(inputs: tuple[Any, ...], key: Any,
-              size_of: Callable[[list[int]], int], least: int) -> Reason | None:  # fmt: skip
-    values = flat(inputs)
-    reason = unsuitable(values)
-    if reason is not None:
-        return reason
-    arrays = [(value.size, device.name) for value in values if (device := device_of(value))]
-    if key is None:
-        return GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
-    if len({device for _, device in arrays}) > 1:
-        return GraphBreak.DEVICES("chunks on several devices")
-    if not arrays:
-        return GraphBreak.NO_ARRAY("no array among the inputs")
-    if size_of([size for size, _ in arrays]) < least:
-        return GraphBreak.SMALL_CHUNKS("small chunks")
-    return None
-
-
-def unsuitable(values: tuple[Any, ...]) -> Reason | None:
-    """Return why no kernel takes some inputs, made `flat`; None if they are taken, or no chunks."""
-    missing = replaced()
-    if missing:
-        reason = f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
-        # Results are right, so that only a measurement would show that nothing is fused.
-        warnings.warn(f"{reason}: nothing is fused", RuntimeWarning, stacklevel=2)
-        return GraphBreak.REPLACED(reason)
-    for value in values:
-        kernels_take = isinstance(value, np.generic) or device_of(value) is not None
-        if kernels_take or not hasattr(value, "__array_ufunc__"):
-            continue
-        if type(value) is np.ndarray and not strides_are_whole(value):
-            return GraphBreak.STRIDES("chunks whose strides are no whole number of elements")
-        if type(value) is np.ndarray or type(value).__module__ == "cupy":
-            return GraphBreak.DTYPE(f"dtype {value.dtype}")
-        return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
-    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from dask.typing import Key
@@ -139,6 +140,30 @@ def references(node: Any) -> Iterator[Any]:
                     yield from references(value)
     elif isinstance(node, GraphNode):
         yield from node.dependencies
+
+
+def operands(node: Any) -> list[Any]:
+    """Return the keys that a task depends on, each once, in the order of computing with them.
+
+    dask sorts what fused tasks depend on by name: other data, with other names, would give the same
+    program other kernels.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.subgraph import operands
+    >>> inner = Task("d", divmod, TaskRef("y"), TaskRef("x"))
+    >>> fused = Task.fuse(inner, Task("m", max, TaskRef("d")))
+    >>> sorted(fused.dependencies), operands(fused)
+    (['x', 'y'], ['y', 'x'])
+    """
+    if not isinstance(node, Task) or node.func is not execute_subgraph:
+        return list(dict.fromkeys(references(node)))
+    inner, last, names, *given = node.args
+    outer = dict(zip(names, given, strict=True))
+    order = depth_first([last], lambda key: operands(inner[key]) if key in inner else [])
+    needed = (outer[key] for key in order if key in outer)
+    return list(dict.fromkeys(chain.from_iterable(map(references, needed))))
 
 
 def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:

@@ -12,8 +12,8 @@ from dask.array import chunk
 from dask.utils import key_split
 
 from gpusched.adapters.arrays import concatenate2, take
-from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, execute_subgraph
-from gpusched.graph import subgraph
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
+from gpusched.graph.subgraph import evaluate
 from gpusched.graph.table import block_of
 
 Lengths = tuple[int, ...]
@@ -85,91 +85,76 @@ def digest(taken: Sequence[Taken]) -> str:
     return found.hexdigest()
 
 
-class Takings:
-    """What tasks of a graph take of chunks.
+def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None],
+             cuts: bool = True) -> Taken | None:  # fmt: skip
+    """Return what a task takes, if it does nothing but that and perhaps cutting; or None.
 
     Parameters
     ----------
+    node
+        The task.
     tasks
         dask's nodes by key.
     lengths
         Returns how long a chunk is at most by its key; None if it may be no array of NumPy's or
         CuPy's.
+    cuts
+        Whether it may cut what another task takes.
 
     Examples
     --------
     >>> import numpy as np
     >>> from gpusched.adapters.arrays import take
     >>> from gpusched.adapters.tasks import DataNode, Task, TaskRef
-    >>> from gpusched.graph.taking import Takings
+    >>> from gpusched.graph.taking import taken_by
     >>> months = DataNode("months", (1, (np.array([0, 0, 1]), slice(None))))
     >>> days = Task("days", take, TaskRef("means"), TaskRef("months"))
-    >>> takings = Takings({"days": days, "months": months}, {"means": (12, 5)}.get)
-    >>> takings.of(days).positions
+    >>> taken_by(days, {"months": months}, {"means": (12, 5)}.get).positions
     array([0, 0, 1])
     """
+    if type(node) is not Task or len(node.dependencies) > 2:
+        return None
+    known: dict[Any, Any] = {}
+    for each in node.dependencies:
+        other = tasks.get(each)
+        if type(other) is DataNode and type(other.value) is tuple:
+            known[each] = other.value
+        else:
+            # What another task has taken is looked at one task deep: links of chains are one.
+            inner = taken_by(other, tasks, lengths, cuts=False) if cuts else None
+            known[each] = inner or _Chunk(each)
 
-    def __init__(self, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None]) -> None:
-        self._tasks = tasks
-        self._lengths = lengths
-
-    def of(self, node: Any, cuts: bool = True) -> Taken | None:
-        """Return what a task takes, if it does nothing but that and perhaps cutting; or None.
-
-        What another task takes may be cut, too.
-        """
-        if type(node) is not Task or len(node.dependencies) > 2:
-            return None
-        known: dict[Any, Any] = {}
-        for each in node.dependencies:
-            other = self._tasks.get(each)
-            if type(other) is DataNode and type(other.value) is tuple:
-                known[each] = other.value
-            else:
-                # What another task has taken is looked at one task deep: links of chains are one.
-                known[each] = (cuts and self.of(other, cuts=False)) or _Chunk(each)
-        try:
-            found = self._value(node, known)
-        except _OtherError:
-            return None
-        return found if type(found) is Taken else None
-
-    def _value(self, value: Any, known: Mapping[Any, Any]) -> Any:
-        """Return what an argument is, or what a task makes."""
-        if isinstance(value, TaskRef):
-            return known[value.key]
-        if type(value) is Alias:
-            return known[value.target]
-        if type(value) is DataNode:
-            return value.value
-        if type(value) is not Task:
-            return value
-        if value.func is execute_subgraph:
-            return subgraph.walk(value, known, self._value)
-        if value.kwargs or len(value.args) != 2:
+    def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Taken:
+        if kwargs or len(args) != 2:
             raise _OtherError
-        array, index = [self._value(each, known) for each in value.args]
-        if value.func is take:
-            return self._of_chunk(array, index)
+        if task.func is take:
+            return _of_chunk(args[0], args[1], lengths)
         # Functions of others may not be hashable.
-        if value.func is getitem or value.func is chunk.getitem:
-            return _cut(array, index)
+        if task.func is getitem or task.func is chunk.getitem:
+            return _cut(args[0], args[1])
         raise _OtherError
 
-    def _of_chunk(self, array: Any, marked: Any) -> Taken:
-        """Return what `dask.array._shuffle._getitem` takes."""
-        if type(array) is not _Chunk or type(marked) is not tuple or len(marked) != 2:
-            raise _OtherError
-        index, lengths = marked[1], self._lengths(array.key)
-        if type(index) is not tuple or lengths is None or len(index) != len(lengths):
-            raise _OtherError
-        arrays = [k for k, each in enumerate(index) if type(each) is np.ndarray]
-        axis = arrays[0] if arrays else 0
-        positions = index[axis]
-        if positions.ndim != 1 or positions.dtype.kind not in "iu":
-            raise _OtherError
-        _check_whole(index, lengths, axis)
-        return Taken(array.key, lengths, axis, positions)
+    try:
+        found = evaluate(node, known, call)
+    except _OtherError:
+        return None
+    return found if type(found) is Taken else None
+
+
+def _of_chunk(array: Any, marked: Any, lengths_of: Callable[[Any], Lengths | None]) -> Taken:
+    """Return what `dask.array._shuffle._getitem` takes."""
+    if type(array) is not _Chunk or type(marked) is not tuple or len(marked) != 2:
+        raise _OtherError
+    index, lengths = marked[1], lengths_of(array.key)
+    if type(index) is not tuple or lengths is None or len(index) != len(lengths):
+        raise _OtherError
+    arrays = [k for k, each in enumerate(index) if type(each) is np.ndarray]
+    axis = arrays[0] if arrays else 0
+    positions = index[axis]
+    if positions.ndim != 1 or positions.dtype.kind not in "iu":
+        raise _OtherError
+    _check_whole(index, lengths, axis)
+    return Taken(array.key, lengths, axis, positions)
 
 
 class _Chunk(NamedTuple):

@@ -13,6 +13,8 @@ import numpy as np
 from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef, execute_subgraph
 from gpusched.graph.partials import Guard
 from gpusched.graph.program import Program
+from gpusched.plan.plan import Register
+from gpusched.record.recorded import RecordedFunction, StandIn
 
 Translate = Callable[[Any], Any]
 Signature = tuple[Any, ...]
@@ -21,7 +23,7 @@ _PLAIN = frozenset([int, bool, str, type(None)])
 
 
 class Signatures:
-    """Identifies tasks of one graph by what they call, and lists their arguments.
+    """Identifies tasks of one graph by what they call, and lists their other arguments.
 
     Notes
     -----
@@ -34,9 +36,10 @@ class Signatures:
         self._numbers: dict[Signature, int] = {}
 
     def of(self, node: Any) -> tuple[Signature, list[Any]]:
-        """Return a task's signature, and its inputs: keys as `TaskRef`, and literals.
+        """Return a task's signature, and its inputs: keys as `TaskRef`, and other literals.
 
-        Tasks of one signature whose inputs are of the same kinds do the same.
+        Those that programs hold are part of the signature. Tasks of one signature whose inputs are
+        of the same kinds do the same.
         """
         inputs: list[Any] = []
         signature = self._value(node, inputs)
@@ -96,12 +99,15 @@ class Signatures:
 
     def _literal(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)
-        if kind is float:
-            return kind, value.hex()
+        # Most literals, and shapes: what `frozen` says of them takes longer.
         if kind in _PLAIN or (kind is tuple and all([type(item) is int for item in value])):
             return kind, value
+        if kind is float:
+            return kind, value.hex()
         if callable(value) and not isinstance(value, np.ndarray):
             return id(value)
+        if is_constant(value):
+            return frozen(value)
         inputs.append(value)
         return kind
 
@@ -145,27 +151,20 @@ class Templates:
     ----------
     translate
         Returns a task as a program, or itself.
-    constant
-        Returns what makes two literals the same, if a program depends on them; None for those that
-        are its inputs.
 
     Notes
     -----
     Belongs to one thread, for as long as the graph lives.
     """
 
-    def __init__(self, translate: Translate, constant: Callable[[Any], Any]) -> None:
+    def __init__(self, translate: Translate) -> None:
         self._translate = translate
-        self._constant = constant
         self._signatures = Signatures()
         self._known: dict[Any, tuple[Program, tuple[int | DataNode, ...]] | None] = {}
 
     def rewrite(self, node: Task) -> Any:
         """Return a task as a program, or itself, as `translate` does it."""
-        signature, inputs = self._signatures.of(node)
-        constant = self._constant
-        fixed = tuple([None if type(i) is TaskRef else constant(i) for i in inputs])
-        form = signature, fixed
+        form, inputs = self._signatures.of(node)
         try:
             found = self._known[form]
         except KeyError:
@@ -217,3 +216,63 @@ def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int | DataNode, .
 
     found = [place(arg) for arg in args]
     return None if any([type(k) is int and k < 0 for k in found]) else tuple(found)
+
+
+# Literals -------------------------------------------------------------------------------
+
+_STATIC = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.float64,
+                     np.complex128])  # fmt: skip
+"""Types of literals that never change; objects of classes derived from these may."""
+
+
+def is_constant(value: Any) -> bool:
+    """Return whether a literal is part of a program, rather than one of its inputs.
+
+    Tuples of tuples say where a chunk is, as dask's overlap does: another one for each. Lists and
+    dictionaries are objects of their own, which a function may change.
+    """
+    if type(value) is tuple and value and all([type(item) is tuple for item in value]):
+        return False
+    return _static(value)
+
+
+def _static(value: Any) -> bool:
+    """Return whether a structure holds only numbers and names, and never changes."""
+    if type(value) is tuple:
+        return all(map(_static, value))
+    if type(value) in _STATIC or isinstance(value, np.dtype | type):
+        return True
+    return callable(value) and _hashable(value)
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def frozen(structure: Any) -> Any:
+    """Return a hashable stand-in for a structure; equal only for structures of the same types."""
+    if isinstance(structure, Register):
+        return Register, structure.number
+    if type(structure) in (tuple, list):
+        return type(structure), tuple(map(frozen, structure))
+    if type(structure) is dict:
+        return dict, tuple((frozen(k), frozen(v)) for k, v in structure.items())
+    if isinstance(structure, float | complex):
+        return type(structure), repr(structure)  # 0.0 and -0.0 are equal
+    if callable(structure) and not isinstance(structure, type):
+        return identity_of(structure)
+    return type(structure), structure
+
+
+def identity_of(function: Any) -> Any:
+    """Return what makes two functions the same: objects that are equal may do different things.
+
+    Programs keep their functions alive, so that the id of one stays its own.
+    """
+    if isinstance(function, (RecordedFunction, StandIn)):
+        return function, type(function)
+    return id(function), type(function)

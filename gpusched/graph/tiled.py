@@ -17,7 +17,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from dask.utils import methodcaller
@@ -27,13 +29,12 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.emit.operations import operation_of
+from gpusched.graph.known import plain_for
 from gpusched.graph.unrecorded import in_c_order
-from gpusched.plan.plan import Register, last_uses, substitute
+from gpusched.plan.plan import Register, Registers, last_uses
 from gpusched.record.catalogue import has
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import updating
-
-if TYPE_CHECKING:
-    from gpusched.graph.segment import ProgramStep
 
 TILE = 1 << 17
 """Elements of a tile: some of float64 fit the last cache, and a call takes long beside what it
@@ -95,13 +96,46 @@ library gives what is freed back at once, new memory for each tile would take lo
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 
 
-@dataclass(frozen=True)
-class Part:
-    """Steps of a program that run on tiles together, or on whole chunks."""
+def call_each(
+    steps: list[tuple[int, ProgramStep]],
+    last_uses: tuple[tuple[int, ...], ...],
+    registers: Registers,
+    reported: bool = False,
+) -> None:
+    """Call functions as they are; those of dask's own where NumPy is to report their errors."""
+    for (register, step), dying in zip(steps, last_uses, strict=True):
+        function = plain_for(step.function) if reported else step.function
+        registers[register] = step.call(function, registers)
+        for each in dying:
+            registers[each] = None
 
-    steps: slice
-    stretch: Stretch | None = None
-    """None where they cannot run on tiles."""
+
+@dataclass(frozen=True)
+class Tiled:
+    """A segment's steps in the order in which they run without kernels."""
+
+    steps: list[tuple[int, ProgramStep]]
+    last_uses: tuple[tuple[int, ...], ...]
+    """By step, the registers that nobody reads after it."""
+    parts: list[tuple[slice, Stretch | None]]
+    """Stretches of them that can run on one tile after the other, and what is between."""
+    more: int = 0
+    """Registers that they need besides the program's."""
+    inlined: bool = False
+    """Whether functions are what they call."""
+
+    def run(self, registers: Registers) -> bool:
+        """Call the functions; return False, in the middle, where what one calls has no tiles."""
+        for where, stretch in self.parts:
+            steps, ends = self.steps[where], self.last_uses[where]
+            if stretch is None or not stretch.run(registers):
+                if self.inlined and stretch is not None:
+                    return False
+                call_each(steps, ends, registers)
+                continue
+            for gone in chain.from_iterable(ends):
+                registers[gone] = None
+        return True
 
 
 def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
@@ -120,7 +154,7 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.graph.segment import ProgramStep
+    >>> from gpusched.record.steps import ProgramStep
     >>> from gpusched.graph.tiled import arranged
     >>> from gpusched.plan.plan import Register
     >>> steps = [
@@ -160,7 +194,9 @@ def _reads(step: Any, others: list[tuple[int, Any]]) -> bool:
     return not step.registers.isdisjoint({register for register, _ in others})
 
 
-def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
+def parts(
+    steps: list[tuple[int, ProgramStep]], outputs: tuple[int, ...]
+) -> list[tuple[slice, Stretch | None]]:
     """Return the steps of a program as stretches of elementwise calls, and what is between them.
 
     Parameters
@@ -170,14 +206,14 @@ def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
     outputs
         Registers that are needed after the last one.
     """
-    found: list[Part] = []
+    found: list[tuple[slice, Stretch | None]] = []
     start = 0
     for stop in range(1, len(steps) + 1):
         fits = is_elementwise(steps[start][1])
         if stop < len(steps) and is_elementwise(steps[stop][1]) == fits:
             continue
         stretch = Stretch.of(steps, start, stop, outputs) if fits and stop - start > 1 else None
-        found.append(Part(slice(start, stop), stretch))
+        found.append((slice(start, stop), stretch))
         start = stop
     return found
 
@@ -201,19 +237,6 @@ def _is_operand(argument: Any) -> bool:
     return type(argument) is Register or isinstance(argument, _SIMPLE) or callable(argument)
 
 
-@dataclass(frozen=True)
-class Call:
-    """One of them."""
-
-    register: int
-    """Of its result."""
-    step: ProgramStep
-    into: Callable[..., Any] | None
-    """What computes the same into an array that exists; None if nothing does."""
-    dying: tuple[int, ...]
-    """Registers that nobody reads later."""
-
-
 @dataclass
 class Stretch:
     """Elementwise calls that follow each other.
@@ -223,7 +246,9 @@ class Stretch:
     Thread-safe: `reported` may be set by any thread, and is never taken back.
     """
 
-    calls: tuple[Call, ...]
+    steps: list[tuple[int, ProgramStep]]
+    last_uses: tuple[tuple[int, ...], ...]
+    """By step, the registers that nobody reads later."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     """Registers of results that others need."""
@@ -239,12 +264,9 @@ class Stretch:
         written = {register for register, _ in own}
         later = set(outputs).union(*(step.registers for _, step in steps[stop:]))
         reads = [step.registers for _, step in own]
-        dying = last_uses(reads, later)
         return cls(
-            tuple(
-                Call(register, step, _into(step.function), gone)
-                for (register, step), gone in zip(own, dying, strict=True)
-            ),
+            own,
+            last_uses(reads, later),
             tuple(sorted(set().union(*reads) - written)),
             tuple(sorted(written & later)),
         )
@@ -378,9 +400,10 @@ class _Run:
     def fill(self, local: dict[int, Any], where: slice) -> bool:
         """Compute the rows of a tile; return False if a result cannot be put together of tiles."""
         owned: dict[int, np.ndarray] = {}
-        for call in self._stretch.calls:
-            local[call.register] = self._computed(call, local, where, owned)
-            for gone in call.dying:
+        stretch = self._stretch
+        for (register, step), dying in zip(stretch.steps, stretch.last_uses, strict=True):
+            local[register] = self._computed(register, step, local, where, owned)
+            for gone in dying:
                 self._release(local.pop(gone), owned.pop(gone, None), local, owned)
         kept = all(self._kept(k, local[k], where) for k in self._stretch.outputs)
         return self.ordered and kept
@@ -396,17 +419,21 @@ class _Run:
         else:
             owned[heir] = buffer
 
-    def _computed(self, call: Call, local: Any, where: slice, owned: dict[int, np.ndarray]) -> Any:
-        args, kwargs = substitute(call.step.args, local), substitute(call.step.kwargs, local)
-        dtype = self._dtypes.get(call.register)
-        if call.into is None or dtype is None:
-            found = call.step.function(*args, **kwargs)
-            self._learn(call.register, found, where)
+    def _computed(self, register: int, step: ProgramStep, local: Any, where: slice,
+                  owned: dict[int, np.ndarray]) -> Any:  # fmt: skip
+        dtype = self._dtypes.get(register)
+        into = None if dtype is None else _into(step.function)
+        if into is None or dtype is None:
+            found = step.call(step.function, local)
+            self._learn(register, found, where)
             return found
-        if call.register in self._filled:
-            return call.into(*args, out=self._filled[call.register][where], **kwargs)
-        owned[call.register] = buffer = self._buffer(dtype)
-        return call.into(*args, out=buffer[: where.stop - where.start], **kwargs)
+        whole = self._filled.get(register)
+        if whole is None:
+            out = owned[register] = self._buffer(dtype)
+            out = out[: where.stop - where.start]
+        else:
+            out = whole[where]
+        return step.call(partial(into, out=out), local)
 
     def _learn(self, register: int, found: Any, where: slice) -> None:
         if isinstance(found, np.ndarray) and found.shape == self._shape(where.stop - where.start):

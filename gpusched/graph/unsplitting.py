@@ -43,7 +43,7 @@ from gpusched.graph.known import known
 from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import depth_first, layer_of
 from gpusched.graph.table import Table, block_of
-from gpusched.graph.taking import Lengths, Taken, Takings, digest, united
+from gpusched.graph.taking import Lengths, Taken, digest, taken_by, united
 from gpusched.graph.templates import Signatures
 from gpusched.record.catalogue import has
 from gpusched.roles import threads
@@ -150,7 +150,6 @@ class _Unsplitting:
         self._wanted = set(table.wanted)
         self._places: dict[Any, tuple[_Family, Place]] = {}
         self._families: list[_Family] = []
-        self._takings = Takings(table.tasks, self._lengths)
         self._takes_of: dict[Any, Taken | None] = {}
         self._taking: dict[Any, tuple[Any, ...]] = {}
         """By task: the keys of those that take what it is computed with, in the order of use."""
@@ -271,7 +270,8 @@ class _Unsplitting:
         if key not in self._takes_of:
             node = self._tasks.get(key)
             may = type(node) is Task and self._may_go(key, node)
-            self._takes_of[key] = self._takings.of(node) if may else None
+            taken = taken_by(node, self._tasks, self._lengths) if may else None
+            self._takes_of[key] = taken
         return self._takes_of[key]
 
     def _find_others(self) -> None:

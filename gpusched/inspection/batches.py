@@ -13,6 +13,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.batching import ALL, batched
 from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
+from gpusched.graph.program import Program
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -54,11 +55,12 @@ def batches(wanted: Wanted) -> Batches:
     tasks = wanted.tasks | {task.key: task for task in joins}
     table = Table(tasks, [task.key for task in joins], Sizes(wanted.built.layers))
     found = batched(rewrite(tasks, table.functions, table.wanted), table, limits())
-    reasons = found.reasons.copy()
-    reasons.pop(ALL, None)
-    ran = taken_inside(found.tasks, wanted.items).values()
+    functions = [getattr(node, "func", None) for node in found.values()]
+    number = sum(type(each) is Program and each.is_batch for each in functions)
+    reasons = [(why, times) for (_, why), times in table.apart.most_common() if why != ALL]
+    ran = taken_inside(found, wanted.items).values()
     after = sum(isinstance(node, Task) for node in ran) - len(joins)
-    return Batches(after, found.batches, tuple(reasons.most_common()))
+    return Batches(after, number, tuple(reasons))
 
 
 def _position(key: Any) -> tuple[str, tuple[Any, ...]]:

@@ -15,13 +15,14 @@ from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.batch import calls_in
+from gpusched.graph.inputs import flat
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
-from gpusched.graph.segment import ProgramStep, Segment, flat
+from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import copied, evaluate
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
@@ -51,6 +52,7 @@ from gpusched.plan.schedule import KernelBuilder
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.record import Recorder
+from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import CompiledKernel
 
 UNKNOWN = object()

@@ -28,8 +28,8 @@ class Wanted:
     built: HighLevelGraph
     tasks: dict[Any, Any]
     """dask's nodes by key, optimised."""
-    keys: frozenset[Any]
-    """Of the results."""
+    keys: tuple[Any, ...]
+    """Of the results, in order."""
     items: frozenset[Any] = frozenset()
     """Keys of tasks that others do beside their own: they take an item out of a result."""
     joins: tuple[Task, ...] = ()
@@ -95,7 +95,7 @@ def _references(keys: Any) -> Any:
 def wanted_of(built: HighLevelGraph, keys: list[Any]) -> Wanted:
     """Return a graph, optimised as dask does it."""
     tasks = convert_legacy_graph(ensure_dict(optimised(built, keys)))
-    return Wanted(built, tasks, frozenset(keys))
+    return Wanted(built, tasks, tuple(dict.fromkeys(keys)))
 
 
 def _of_arrays(collection: Any) -> bool:
@@ -113,4 +113,4 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     name = str(getattr(function, "__name__", type(function).__name__))
     task = Task((name, 0), function, *args, **kwargs)
     graph = {task.key: task}
-    return Wanted(HighLevelGraph({name: graph}, {name: set()}), graph, frozenset(graph))
+    return Wanted(HighLevelGraph({name: graph}, {name: set()}), graph, tuple(graph))

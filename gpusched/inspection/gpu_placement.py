@@ -10,8 +10,9 @@ import numpy as np
 from gpusched.breaks import Reason
 from gpusched.config import word
 from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
+from gpusched.graph.inputs import flat
 from gpusched.graph.partials import name_of
-from gpusched.graph.segment import Segment, flat
+from gpusched.graph.segment import Segment
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed

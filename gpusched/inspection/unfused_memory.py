@@ -12,12 +12,13 @@ from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.graph.known import computes, together
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.segment import Segment
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.temporaries import temporaries
 from gpusched.plan.plan import owner
 from gpusched.record.chunk import LazyChunk
+from gpusched.record.steps import ProgramStep
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from dask.order import order
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
-from gpusched.graph.segment import describe
+from gpusched.graph.inputs import describe
 from gpusched.graph.subgraph import depth_first, resolved
 from gpusched.graph.templates import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser

@@ -8,26 +8,14 @@ from weakref import ref
 
 import numpy as np
 
-from gpusched.dataclass import dataclass
 from gpusched.plan.plan import Register, changed
 from gpusched.record.chunk import LazyChunk, is_scalar
 from gpusched.record.record import error_state
+from gpusched.record.steps import ProgramStep
 
 CONSTANT = (bool, int, float, complex, str, np.number, np.bool_, np.dtype, type, type(None),
             type(Ellipsis))  # fmt: skip
 """What does not change after a call, so that the call can be repeated."""
-
-
-@dataclass(frozen=True)
-class NumPyCall:
-    """One of them."""
-
-    register: int
-    """Of its result."""
-    function: Callable[..., Any]
-    args: Any
-    """With a `Register` for each lazy chunk."""
-    kwargs: dict[str, Any]
 
 
 class Calls:
@@ -48,7 +36,8 @@ class Calls:
     """
 
     def __init__(self, given: Mapping[int, Any], first: int) -> None:
-        self.made: list[NumPyCall] = []
+        self.made: list[tuple[int, ProgramStep]] = []
+        """Each with the register of its result, and with one for each lazy chunk that it takes."""
         self.is_complete = True
         """Whether these calls do all that the function does with chunks."""
         self.is_quiet = True
@@ -93,7 +82,7 @@ class Calls:
         # Operators of NumPy's scalars are no ufuncs.
         self.is_complete &= not (isinstance(found, LazyChunk) and is_scalar(found))
         register = self._first + len(self.made)
-        self.made.append(NumPyCall(register, function, *given))
+        self.made.append((register, ProgramStep(function, *given)))
         self._keep(found, register)
 
     def register_of(self, chunk: Any) -> int | None:

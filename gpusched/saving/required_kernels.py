@@ -34,7 +34,7 @@ def find(built: HighLevelGraph, tasks: dict[Any, Any]) -> Found:
         What of it is saved: dask's nodes by key, optimised.
     """
     found = Found()
-    for variant in Walk(Wanted(built, tasks, frozenset())).run().variants:
+    for variant in Walk(Wanted(built, tasks, ())).run().variants:
         for use in variant.kernels:
             kernel = use.launch.kernel.kernel
             found.sources[kernel.name] = hostloops.source(kernel)

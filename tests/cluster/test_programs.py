@@ -22,8 +22,8 @@ from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
 from gpusched.graph import program, program_tokens
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import statistics
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for

@@ -11,7 +11,7 @@ import gpusched
 from gpusched.dashboard.fusion_counts import KEPT, Counted, Fused, Fusion
 from gpusched.graph.batch import Batch
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
+from gpusched.record.steps import ProgramStep
 
 NONE = "no kernel for this function"
 

@@ -14,8 +14,8 @@ import zarr
 from PIL import Image
 
 from gpusched.graph import enable
-from gpusched.graph.safety.examination import why_unsafe
 from gpusched.store.statistics import reset_statistics, statistics
+from tests.graph.examining import why_unsafe
 from tests.tiers import exhaustive
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

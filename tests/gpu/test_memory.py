@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan import shortage
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 from tests import emulated_gpu
 from tests.emulated_gpu import emulator
 

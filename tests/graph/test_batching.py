@@ -28,8 +28,8 @@ from gpusched.graph.batch import Batch, Parts, packed
 from gpusched.graph.grouping import Grouping, Limits, limits
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register, Spread, substitute
+from gpusched.record.steps import ProgramStep
 
 SETTINGS = {
     "gpusched.batching.least": 2,

@@ -12,9 +12,9 @@ import gpusched
 from gpusched import config
 from gpusched.graph.payload import pack, unpack
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.overrides import Bounds, bounds
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 STEPS = (
     ProgramStep(operator.mul, (Register(0), 2.0), {}, True),

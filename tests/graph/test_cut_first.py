@@ -15,8 +15,8 @@ from dask.array import chunk
 
 import gpusched
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 VALUES = np.random.default_rng(0).normal(size=(60, 20))
 

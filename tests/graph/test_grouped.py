@@ -9,7 +9,9 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
+import toolz  # type: ignore[import-untyped]
 
 import gpusched
 from gpusched.graph.grouped import Grouped, grouped_for
@@ -193,20 +195,32 @@ def test_programs_of_groups_last_from_graph_to_graph() -> None:
         assert not gpusched.statistics().recorded
 
 
-def test_what_flox_gives_to_dask_is_known_again() -> None:
-    found = Grouped(("nansum", "nanlen"), (0, 0), (np.dtype("f4"), np.int64), (2,), "flox", True, 5)
-    assert grouped_for(found.plain) == found
-    with_moments = Grouped(("nanvar", "nanlen"), ((0, 0, 0), 0), (np.dtype("f8"), np.int64), (2,),
-                           "flox", True, 5)  # fmt: skip
-    assert grouped_for(with_moments.plain) == with_moments
-    other = partial(found.plain, engine="numpy")
-    assert grouped_for(other) != found
-    custom = partial(found.plain.func, axis=(2,), engine="flox", sort=True, expected_groups=None)
+def flox_function(funcs: tuple[Any, ...], fills: Any, dtypes: Any, axis: tuple[int, ...],
+                  count: int) -> Any:  # fmt: skip
+    """Return what flox gives to dask for some reductions of groups `range(count)`."""
+    flox_core, flox_dask = pytest.importorskip("flox.core"), pytest.importorskip("flox.dask")
+    reduction = partial(flox_core.chunk_reduce, func=funcs, reindex=True, fill_value=fills,
+                        dtype=dtypes, user_dtype=None)  # fmt: skip
+    return partial(toolz.compose(flox_dask._expand_dims, reduction), axis=axis,
+                   expected_groups=pd.RangeIndex(count), engine="flox", sort=True)  # fmt: skip
+
+
+def test_what_flox_gives_to_dask_is_known() -> None:
+    given = flox_function(("nansum", "nanlen"), (0, 0), (np.dtype("f4"), np.int64), (2,), 5)
+    found = grouped_for(given)
+    assert found == Grouped(("nansum", "nanlen"), (0, 0), (np.dtype("f4"), np.int64), (2,), "flox",
+                            True, 5, None)  # fmt: skip
+    moments = partial(pytest.importorskip("flox.aggregations").var_chunk, skipna=True)
+    variances = flox_function((moments, "nanlen"), ((0, 0, 0), 0), (np.dtype("f8"), np.int64),
+                              (2,), 5)  # fmt: skip
+    assert grouped_for(variances).reductions == ("nanvar", "nanlen")
+    assert grouped_for(partial(given, engine="numpy")) != found
+    custom = partial(given.func, axis=(2,), engine="flox", sort=True, expected_groups=None)
     assert grouped_for(custom) is custom
 
 
 def test_another_process_gets_the_same_function() -> None:
-    found = Grouped(("sum",), (0,), (np.dtype("f8"),), (1,), "flox", True, 3)
+    found = grouped_for(flox_function(("sum",), (0,), (np.dtype("f8"),), (1,), 3))
     again = pickle.loads(pickle.dumps(found))
     assert again == found
     assert hash(again) == hash(found)

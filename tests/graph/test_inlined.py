@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph import tiled
-from gpusched.graph.segment import Segment, Tiled
+from gpusched.graph.segment import Segment
+from gpusched.graph.tiled import Tiled
 from gpusched.store.statistics import reset_statistics, statistics
 
 Function = Callable[..., Any]
@@ -86,8 +87,9 @@ def shaded(z: np.ndarray, light: float) -> Any:
 def test_calls_of_a_function_run_on_tiles(tried: list[Any]) -> None:
     check(lambda z: shaded(z, 0.5), values(shape=(130, 66)), chunks=(130, 66))
     ((order, well),) = inlined(tried)
-    assert well and any(part.stretch is not None and len(part.stretch.calls) > 8
-                        for part in order.parts)  # fmt: skip
+    assert well and any(
+        stretch is not None and len(stretch.steps) > 8 for _, stretch in order.parts
+    )
     assert statistics().unfused_tasks == 1
 
 

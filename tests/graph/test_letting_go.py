@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 SIZE = 10_000
 

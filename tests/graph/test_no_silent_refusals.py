@@ -28,6 +28,7 @@ from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.grouping import Limits
 from gpusched.graph.merging import merged
+from gpusched.graph.program import Program
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -148,6 +149,8 @@ def test_every_task_that_is_alone_is_noted(table: Table, chunk: int, least: int)
     rewritten = rewrite(table.tasks, table.functions, table.wanted)
     limits = Limits(tasks=8, nbytes=10 * LARGE, chunk=chunk, least=max(1, least))
     found = batched(rewritten, table, limits)
-    other_forms = sum(n for why, n in found.reasons.items() if why.kind is GraphBreak.FORM)
-    alone = sum(isinstance(node, Task) for node in found.tasks.values()) - found.batches
-    assert found.reasons.total() - other_forms <= alone <= found.reasons.total()
+    reasons = {why: n for (what, why), n in table.apart.items() if what == "batch"}
+    other_forms = sum(n for why, n in reasons.items() if why.kind is GraphBreak.FORM)
+    programs = [node.func for node in found.values() if isinstance(node, Task)]
+    alone = sum(not (type(each) is Program and each.is_batch) for each in programs)
+    assert sum(reasons.values()) - other_forms <= alone <= sum(reasons.values())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph import disable
-from gpusched.graph.safety.examination import why_unsafe
+from tests.graph.examining import why_unsafe
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics
 
 Step = Callable[[np.ndarray], np.ndarray]

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends import cache, devices
-from gpusched.graph import pieces, segment
+from gpusched.graph import inputs, pieces, segment
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan import shortage
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 ROWS, COLUMNS = 300, 100
 
@@ -98,7 +98,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], SmallDevice]:
         def device_of(value: Any) -> devices.Device | None:
             return device if type(value) is np.ndarray else None
 
-        for module in (segment, pieces):
+        for module in (inputs, segment, pieces):
             monkeypatch.setattr(module, "device_of", device_of)
         return found
 

@@ -21,8 +21,8 @@ from gpusched.graph import optimize, program, program_tokens
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.waiting import PATIENCE
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusched.graph.safety.examination import LIBRARY, examined, kind_of, why_unsafe
+from gpusched.graph.safety.examination import LIBRARY, examined, kind_of
 from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
 from gpusched.graph.safety.instructions import State
 from gpusched.graph.safety.kinds import Kind, Known
 from gpusched.graph.safety.outside import Outside
+from tests.graph.examining import why_unsafe
 
 FACTOR = 2.5
 TABLE = np.arange(5)

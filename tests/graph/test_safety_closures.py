@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety.examination import examined, why_unsafe
+from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError
+from tests.graph.examining import why_unsafe
 from tests.record.recording import assert_same, record
 
 

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph.safety.calls import Unsafe
-from gpusched.graph.safety.examination import examined, why_unsafe
+from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.interpreter import Interpreter
 from gpusched.graph.safety.kinds import Kind, Known
 from gpusched.graph.safety.outside import Outside
+from tests.graph.examining import why_unsafe
 
 
 class Finder:

@@ -23,10 +23,11 @@ from gpusched.breaks import Reason
 from gpusched.emit.operations import OPERATIONS, has
 from gpusched.graph import tiled
 from gpusched.graph.known import enforced
-from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.segment import Segment
 from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, arranged, parts
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import NAMES
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -79,10 +80,10 @@ def run(calls: Calls, inputs: list[np.ndarray], outputs: tuple[int, ...] | None 
         for k, (f, args) in enumerate(calls)
     ]
     outputs = outputs or (first + len(calls) - 1,)
-    (part,) = parts(steps, outputs)
-    assert part.stretch is not None
+    ((_, stretch),) = parts(steps, outputs)
+    assert stretch is not None
     registers: list[Any] = [*inputs, *[None] * len(calls)]
-    if not part.stretch.run(registers):
+    if not stretch.run(registers):
         return None
     return [registers[k] for k in outputs]
 
@@ -190,7 +191,7 @@ def test_steps_are_arranged_after_what_they_read(drawn: list[tuple[bool, set[int
     for register, step in found:
         assert step.registers <= known
         known.add(register)
-    alone = [sum(part.stretch is None for part in parts(each, (2 + len(steps),)))
+    alone = [sum(stretch is None for _, stretch in parts(each, (2 + len(steps),)))
              for each in (found, steps)]  # fmt: skip
     assert alone[0] <= alone[1]
 
@@ -286,7 +287,7 @@ def test_other_calls_are_no_part_of_a_stretch(step: ProgramStep) -> None:
 def test_what_is_between_two_stretches_runs_whole() -> None:
     steps = [(k + 1, ProgramStep(f, (Register(k),))) for k, f in enumerate(
         [np.sin, np.cos, np.cumsum, np.exp, np.sort, np.abs, np.sqrt])]  # fmt: skip
-    assert [(p.steps.start, p.steps.stop, p.stretch is not None) for p in parts(steps, (7,))] == [
+    assert [(s.start, s.stop, stretch is not None) for s, stretch in parts(steps, (7,))] == [
         (0, 2, True), (2, 3, False), (3, 4, False), (4, 5, False), (5, 7, True)
     ]  # fmt: skip
 
@@ -332,15 +333,15 @@ def test_errors_are_reported_once_for_each_call_and_tiles_are_not_tried_again() 
         (1, ProgramStep(np.log, (Register(0),))),
         (2, ProgramStep(np.negative, (Register(1),))),
     ]
-    (part,) = parts(steps, (2,))
-    assert part.stretch is not None
+    ((_, stretch),) = parts(steps, (2,))
+    assert stretch is not None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        assert not part.stretch.run([x, None, None])
-    assert not told and part.stretch.reported
+        assert not stretch.run([x, None, None])
+    assert not told and stretch.reported
     with np.errstate(all="ignore"):
-        (part,) = parts(steps, (2,))
-        assert part.stretch is not None and part.stretch.run([x, None, None])
+        ((_, stretch),) = parts(steps, (2,))
+        assert stretch is not None and stretch.run([x, None, None])
 
 
 def test_tasks_without_kernels_run_on_tiles(

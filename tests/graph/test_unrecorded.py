@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from gpusched.adapters.tasks import renamed
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
-from gpusched.graph.segment import ProgramStep
 from gpusched.graph.unrecorded import conflict, may_change
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics
 
 

@@ -20,12 +20,12 @@ from gpusched.backends.devices import HOST
 from gpusched.graph import disable, enable, fusible
 from gpusched.graph.program import Program
 from gpusched.graph.program_tokens import refer
-from gpusched.graph.safety.standins import stand_in
-from gpusched.graph.segment import ProgramStep
+from gpusched.graph.safety.outside import stand_in
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics
 
 from .conftest import SETTINGS

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces
 from gpusched.record.recorded import one_of
+from gpusched.record.steps import ProgramStep
 
 SETTINGS = {"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}
 CHUNKS = 4

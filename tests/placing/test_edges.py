@@ -25,10 +25,11 @@ from gpusched.graph import decisions
 from gpusched.graph.devicechoice import LEAVES, SMALL
 from gpusched.graph.placing import DeviceRequiredError
 from gpusched.graph.program import Program
-from gpusched.graph.segment import REPORTED, ProgramStep
+from gpusched.graph.segment import REPORTED
 from gpusched.placed import Placed, hosted
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces
+from gpusched.record.steps import ProgramStep
 from gpusched.serialization import codec
 from gpusched.serialization.arrays import cupy as arrays
 from gpusched.store import background, worthwhile

@@ -17,10 +17,10 @@ from distributed.protocol import deserialize, serialize
 import gpusched.serialization
 from gpusched import placed
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
 from gpusched.placed import Placed, hosted
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import statistics
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.memory.store import Store

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph import enable
-from gpusched.graph.safety.examination import why_unsafe
 from gpusched.plan.expression import UnrecordableError
 from tests.graph.conftest import SETTINGS
+from tests.graph.examining import why_unsafe
 from tests.record.recording import assert_same, check, record
 
 X = np.random.default_rng(3).normal(size=(5, 4))

@@ -25,20 +25,24 @@ def followed(function: Callable[..., Any]) -> tuple[Calls, Any]:
     return calls, found
 
 
+def functions(calls: Calls) -> list[Any]:
+    return [step.function for _, step in calls.made]
+
+
 def test_operators_functions_indices_and_methods_are_calls_of_numpys() -> None:
     calls, found = followed(lambda a, b: np.where(a[1:] > 2, a[1:].astype("f4"), -b[:-1]) ** 2)
     assert calls.is_complete and calls.register_of(found) == 9
-    assert [(c.register, c.function, c.args) for c in calls.made][1:3] == [
+    assert [(register, c.function, c.args) for register, c in calls.made][1:3] == [
         (3, np.greater, (Register(2), 2)),
-        (4, calls.made[0].function, (A, slice(1, None))),
+        (4, functions(calls)[0], (A, slice(1, None))),
     ]
-    assert calls.made[-1].function is np.square
-    assert [c.function for c in calls.made[5:7]] == [np.negative, np.where]
+    assert functions(calls)[-1] is np.square
+    assert functions(calls)[5:7] == [np.negative, np.where]
 
 
 def test_calls_within_calls_are_none_of_the_functions() -> None:
     calls, _ = followed(lambda a, b: np.mean(a, axis=0) - np.hypot(a, b))
-    assert [c.function for c in calls.made] == [np.mean, np.hypot, np.subtract]
+    assert functions(calls) == [np.mean, np.hypot, np.subtract]
     assert calls.is_complete
 
 

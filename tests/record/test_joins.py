@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety.examination import why_unsafe
+from tests.graph.examining import why_unsafe
 from tests.record.recording import assert_same, check, record
 
 FUNCTIONS = [np.stack, np.concatenate]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety.examination import why_unsafe
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.chunk import ITEMS
+from tests.graph.examining import why_unsafe
 from tests.record.recording import BACKENDS, assert_same, check, record
 
 X = np.random.default_rng(8).normal(size=(3, 4))

@@ -238,12 +238,12 @@ class _Comparison:
         )
 
     def _functions(self, first: FunctionType, second: FunctionType) -> bool:
-        if not _same_code(first.__code__, second.__code__, documented=True):
-            # Where lines end decides, since Python 3.12, how a loop's jumps are compiled.
-            alike = _same_code(first.__code__, second.__code__, documented=True, jumps=False)
-            if not alike or not _same_source(first, second):
-                return False
         code = first.__code__
+        if code.co_names != second.__code__.co_names:
+            return False
+        # Where lines end decides, since Python 3.12, how a loop's jumps are compiled.
+        if _plain_code(first) != _plain_code(second) and not _same_source(first, second):
+            return False
         names = frozenset(name for part in codes(code) for name in part.co_names)
         given = [
             (first.__defaults__, second.__defaults__),
@@ -279,40 +279,19 @@ def _same_source(first: FunctionType, second: FunctionType) -> bool:
     return trees[0] == trees[1]
 
 
-def _same_code(
-    first: CodeType, second: CodeType, documented: bool = False, jumps: bool = True
-) -> bool:
-    constants = [_constants(code, documented, jumps) for code in (first, second)]
-    if (
-        (jumps and first.co_code != second.co_code)
-        or first.co_names != second.co_names
-        or first.co_varnames != second.co_varnames
-        or first.co_freevars != second.co_freevars
-        or first.co_flags != second.co_flags
-        or first.co_argcount != second.co_argcount
-        or first.co_kwonlyargcount != second.co_kwonlyargcount
-        or (jumps and first.co_exceptiontable != second.co_exceptiontable)
-        or len(constants[0]) != len(constants[1])
-    ):
-        return False
-    return all(_same_constant(a, b, jumps) for a, b in zip(*constants, strict=True))
+def _plain_code(function: FunctionType) -> CodeType:
+    """Return a function's code without its documentation, and without where it stands."""
+    code, documentation = function.__code__, function.__doc__
+    consts = code.co_consts
+    if consts and documentation is not None and consts[0] == documentation:
+        code = code.replace(co_consts=(None, *consts[1:]))
+    return _without_place(code)
 
 
-def _constants(code: CodeType, documented: bool, jumps: bool) -> list[Any]:
-    """Return the constants of a function but for its documentation.
-
-    Without its own, the first one is None, which the code may use: it has another one beside it.
-    """
-    found = list(code.co_consts)
-    if documented and found and isinstance(found[0], str | None):
-        del found[0]
-    return found if jumps else [each for each in found if each is not None]
-
-
-def _same_constant(first: Any, second: Any, jumps: bool) -> bool:
-    if isinstance(first, CodeType) and isinstance(second, CodeType):
-        return _same_code(first, second, jumps=jumps)
-    return type(first) is type(second) and repr(first) == repr(second)
+def _without_place(code: CodeType) -> CodeType:
+    consts = [_without_place(c) if isinstance(c, CodeType) else c for c in code.co_consts]
+    return code.replace(co_consts=tuple(consts), co_filename="", co_firstlineno=1,
+                        co_linetable=b"", co_name="", co_qualname="")  # fmt: skip
 
 
 def _cells(function: FunctionType) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -35,7 +35,7 @@ from gpusched.graph.safety.kinds import (
     joined,
     row_of,
 )
-from gpusched.graph.safety.standins import CONVERTING
+from gpusched.graph.safety.outside import CONVERTING
 from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
@@ -118,9 +118,7 @@ def created(function: Any, args: Sequence[Any], names: Names) -> Any:
     """Return the kind of such an array; `Unsafe` if a chunk may decide it."""
     if not names.keys() <= {"dtype", "shape", "fill_value", "endpoint"}:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
-    for kind in (*args, *names.values()):
-        if not _is_of_numbers(kind):
-            refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {described(kind)}")
+    _check_each(function.__name__, (*args, *names.values()), _is_of_numbers)
     return Kind.NUMBERS
 
 
@@ -138,8 +136,7 @@ def converted(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bo
     given = [*args[1:], *names.values()]
     if len(given) > 1 or not names.keys() <= {"dtype"}:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with more than a dtype")
-    if not all(is_plain(kind) or is_text(kind) for kind in given):
-        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {described(given[0])}")
+    _check_each(function.__name__, given, lambda kind: is_plain(kind) or is_text(kind))
     return (Kind.FRESH, False) if function is np.array else (Kind.ARRAY, True)
 
 
@@ -184,9 +181,8 @@ def described(kind: Any) -> str:
 
 
 def _recorded(function: Any, args: Sequence[Any], names: Names) -> Any:
-    for kind in (*args, *names.values()):
-        if not is_operand(kind) and not is_settled(kind):
-            refuse(GraphBreak.OWN_ARGUMENTS, f"calls a kernel with {described(kind)}")
+    given = (*args, *names.values())
+    _check_each("a kernel", given, lambda kind: is_operand(kind) or is_settled(kind))
     count = _results_of(getattr(function, "python", None))
     return Kind.ARRAY if count is None else Items((Kind.ARRAY,) * count)
 
@@ -233,9 +229,8 @@ def _of_several(name: str, kind: Any, numbers: bool) -> Any:
     if not isinstance(kind, Items | Listing | Row):
         return kind
     several = (kind.item,) if isinstance(kind, Row) else kind.items
-    for each in several:
-        if not is_array(each) and each is not Kind.NUMBERS and not (numbers and is_plain(each)):
-            refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(each)}")
+    _check_each(name, several, lambda each: is_array(each) or each is Kind.NUMBERS
+                or (numbers and is_plain(each)))  # fmt: skip
     if any(map(is_array, several)):
         return Kind.ARRAY
     return Kind.NUMBERS if Kind.NUMBERS in several else Kind.SHAPE
@@ -250,8 +245,14 @@ def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: N
             GraphBreak.OWN_ARGUMENTS,
             f"calls {name} with arguments that no kernel honours ({error})",
         )
-    for kind in (*args, *names.values()):
-        if not is_array(kind) and not is_settled(kind):
+    given = (*args, *names.values())
+    _check_each(name, given, lambda kind: is_array(kind) or is_settled(kind))
+
+
+def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool]) -> None:
+    """Raise `Unsafe` for a call with a value of a kind that is not allowed."""
+    for kind in kinds:
+        if not allowed(kind):
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
 
 
@@ -259,17 +260,11 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
     """Return what `call` does, of a method of an array's or of a ufunc's."""
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
+        name = f"{ufunc.__name__}.{called.name}"
         if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None or not args:
-            refuse(
-                GraphBreak.OWN_CALLS, f"calls {ufunc.__name__}.{called.name}, which is not recorded"
-            )
-        _check(f"{ufunc.__name__}.{called.name}", UFUNC_METHODS[called.name],
-               (Known(None), *args[1:]), names)  # fmt: skip
-        if not is_array(args[0]):
-            refuse(
-                GraphBreak.OWN_ARGUMENTS,
-                f"calls {ufunc.__name__}.{called.name} with {described(args[0])}",
-            )
+            refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
+        _check(name, UFUNC_METHODS[called.name], (Known(None), *args[1:]), names)
+        _check_each(name, args[:1], is_array)
         return Kind.ARRAY, False
     if called.name == "astype":
         return _astype(args, names)

@@ -76,42 +76,6 @@ def _spread(
     return function, [*map(kind_of, given), *args], {**kinds, **names}
 
 
-def why_unsafe(function: Any) -> Reason | None:
-    """Return why `function` is not shown to be safe for lazy chunks, or None if it is.
-
-    Every argument without a default may be a chunk.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.graph.safety.examination import why_unsafe
-    >>> why_unsafe(lambda x: np.exp(x[1:] - x[:-1]).sum(axis=0)) is None
-    True
-    >>> def first_is_zero(x):
-    ...     x[0] = 0
-    ...     return x
-    >>> why_unsafe(first_is_zero)
-    'assigns to elements of an array (store_subscr, line 2)'
-    """
-    inner = bare(function)
-    if not isinstance(inner, types.FunctionType):
-        return examined(function, (), {}).reason
-    return examined(function, *arguments_of(function, inner)).reason
-
-
-def arguments_of(function: Any, inner: types.FunctionType) -> tuple[list[Any], dict[str, Any]]:
-    """Return kinds of arguments that a call of a function has at least."""
-    code = inner.__code__
-    _, args, bound = applied(function, (), {})
-    given = len(args)
-    required = code.co_argcount - len(inner.__defaults__ or ())
-    chunks = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
-    end = code.co_argcount + code.co_kwonlyargcount
-    only = code.co_varnames[code.co_argcount : end]
-    defaults = inner.__kwdefaults__ or {}
-    return chunks, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
-
-
 def kind_of(value: Any) -> Any:
     """Return the kind of an argument of a task's or of a program's call."""
     if isinstance(value, TaskRef | GraphNode | Register | np.ndarray):
