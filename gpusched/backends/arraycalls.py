@@ -19,7 +19,7 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.generate import stride_names
 from gpusched.emit.kernel import MOMENTS, Access, Kernel, Statement
 from gpusched.emit.operations import named
-from gpusched.store.handles import Call, NativeKernel, Runnable
+from gpusched.store.handles import CompiledKernel, Runnable
 
 _SAME = frozenset([
     "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
@@ -53,8 +53,23 @@ def can_call(kernel: Kernel) -> bool:
 
 
 def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
-    """Return what is called as long as a kernel is not compiled; None where nothing can be."""
-    return ArrayCalls(kernel, module) if can_call(kernel.kernel) else None
+    """Return what is called as long as a kernel is not compiled; None where nothing can be.
+
+    Parameters
+    ----------
+    kernel
+        By which it is called once that is ready.
+    module
+        CuPy, or NumPy, which shows what the calls mean.
+    """
+    if not can_call(kernel.kernel):
+        return None
+    calls = ArrayCalls(kernel.kernel, module)
+
+    def call(*arguments: Any) -> None:
+        (kernel.call if kernel.ready else calls)(*arguments)
+
+    return CompiledKernel(kernel.kernel, "", "", kernel.name, call)
 
 
 def _known(operation: str) -> bool:
@@ -64,42 +79,10 @@ def _known(operation: str) -> bool:
 
 @dataclass(frozen=True)
 class ArrayCalls:
-    """A kernel that `can_call` knows, to be called as compiled ones are, and by one once it is.
+    """A kernel that `can_call` knows, to be called as compiled ones are."""
 
-    Parameters
-    ----------
-    of
-        What it is called in place of.
-    module
-        CuPy, or NumPy, which shows what the calls mean.
-    """
-
-    of: Runnable
+    kernel: Kernel
     module: ModuleType
-    native: NativeKernel | None = None
-    ready: bool = True
-
-    @property
-    def kernel(self) -> Kernel:
-        """The definition."""
-        return self.of.kernel
-
-    @property
-    def name(self) -> str:
-        """Its name in profiles and counters."""
-        return self.of.name
-
-    def look(self) -> bool:
-        """Return that it can be called."""
-        return True
-
-    def wait(self) -> None:
-        """Return at once."""
-
-    @property
-    def call(self) -> Call:
-        """What computes."""
-        return self.of.call if self.of.ready else self._call
 
     @cached_property
     def _dying(self) -> list[list[int]]:
@@ -112,7 +95,8 @@ class ArrayCalls:
             later |= now
         return found[::-1]
 
-    def _call(self, *arguments: Any) -> None:
+    def __call__(self, *arguments: Any) -> None:
+        """Call CuPy's functions for what a kernel is called with."""
         kernel, level = self.kernel, len(self.kernel.loops)
         count = len(kernel.operands)
         constants, numbers = len(kernel.parameters), arguments[count:]

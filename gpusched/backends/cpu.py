@@ -228,7 +228,7 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
     silent = bool(kernel.flags & INVALID)
     found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
     for name, function in generate.defined_functions(kernel).items():
-        found[name] = function.for_cpu()
+        found[name] = function.for_cpu
     exec(compile(text, filename, "exec"), found)
     for name, value in list(found.items()):
         if not isinstance(value, python_types.FunctionType):

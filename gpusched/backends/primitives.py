@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -19,71 +19,30 @@ from gpusched.backends.flags import (
 )
 from gpusched.backends.streaming import drain, past_line, prefetch, scratch, stream
 from gpusched.store import processors
-from gpusched.vectormath.bits import opaque
+from gpusched.vectormath.bits import llvm, of_floats, opaque
 
-
-def _same_type(llvm_name: str, arity: int) -> Callable[..., Any]:
-    """Return an intrinsic that maps `arity` floats of one type to a float of that type."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        operand = args[0].type
-        signature_type = ir.FunctionType(operand, [operand] * arity)
-        function = builder.module.declare_intrinsic(
-            f"llvm.{llvm_name}", [operand], fnty=signature_type
-        )
-        return builder.call(function, args)
-
-    if arity == 1:
-
-        @intrinsic
-        def primitive(typing_context: Any, x: Any) -> Any:
-            return (x(x), generate) if isinstance(x, types.Float) else None
-
-        return primitive
-
-    @intrinsic
-    def primitive_of_two(typing_context: Any, x: Any, y: Any) -> Any:
-        same = isinstance(x, types.Float) and x == y
-        return (x(x, y), generate) if same else None
-
-    return primitive_of_two
-
-
-floor = _same_type("floor", 1)
-ceil = _same_type("ceil", 1)
-trunc = _same_type("trunc", 1)
-rint = _same_type("rint", 1)
-sqrt = _same_type("sqrt", 1)
-fabs = _same_type("fabs", 1)
-copysign = _same_type("copysign", 2)
-minimum = _same_type("minimum", 2)
-maximum = _same_type("maximum", 2)
+floor, ceil, trunc, rint, sqrt, fabs = (
+    of_floats(1, partial(llvm, name)) for name in ("floor", "ceil", "trunc", "rint", "sqrt", "fabs")
+)
+copysign, minimum, maximum, fmin, fmax = (
+    of_floats(2, partial(llvm, name))
+    for name in ("copysign", "minimum", "maximum", "minnum", "maxnum")
+)
 least, greatest = minimum, maximum
-fmin = _same_type("minnum", 2)
-fmax = _same_type("maxnum", 2)
+
+fmod = of_floats(2, lambda builder, x, y: builder.frem(x, y))
+"""C's fmod: exact, with the sign of `x`."""
 
 
-@intrinsic
-def fmod(typing_context: Any, x: Any, y: Any) -> Any:
-    """C's fmod: exact, with the sign of `x`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.frem(*args)
-
-    return (x(x, y), generate) if isinstance(x, types.Float) and x == y else None
+def _number_or(builder: Any, x: Any, other: Any) -> Any:
+    is_number = builder.fcmp_ordered("ord", x, x)
+    # As a constant it would make the joining of values conditional, which is not vectorised.
+    nothing = builder.load(opaque(builder.module, x.type, 0))
+    return builder.select(is_number, x, builder.fadd(other, nothing))
 
 
-@intrinsic
-def number_or(typing_context: Any, x: Any, other: Any) -> Any:
-    """Return `x`, or the other where `x` is NaN."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        is_number = builder.fcmp_ordered("ord", args[0], args[0])
-        # As a constant it would make the joining of values conditional, which is not vectorised.
-        nothing = builder.load(opaque(builder.module, args[0].type, 0))
-        return builder.select(is_number, args[0], builder.fadd(args[1], nothing))
-
-    return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
+number_or = of_floats(2, _number_or)
+"""Returns the first number, or the other where that is NaN."""
 
 
 @intrinsic

@@ -221,7 +221,7 @@ def define(
     """
     found = {**namespace(), **names}
     for name, function in generate.defined_functions(kernel).items():
-        found[name] = function.for_python()
+        found[name] = function.for_python
     exec(compile(text, filename, "exec"), found)
     return found
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpusched.adapters import numba as numba_code
-from gpusched.vectormath.bits import device, opaque
+from gpusched.vectormath.bits import device, llvm, of_floats, opaque
 
 _INSTEAD = {"olt": (0, 0), "ogt": (0, 0), "ole": (1, 0), "oge": (0, 1),
             "ult": (0, 1), "ugt": (1, 0), "ule": (0, 0), "uge": (0, 0)}  # fmt: skip
@@ -79,27 +77,17 @@ def compare_in(library: Any) -> None:
 def _least(name: str, keeps_nan: bool) -> Any:
     """Return the least (greatest) of two numbers, as NumPy's function of that name."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        a, b = args
-        kind = a.type
-        hidden = [_hidden(builder, x) for x in args]
+    def least(builder: Any, a: Any, b: Any) -> Any:
+        hidden = [_hidden(builder, x) for x in (a, b)]
         numbers = builder.fcmp_ordered("ord", *hidden)
-        number = builder.load(opaque(builder.module, kind, 0))
-        given = [builder.select(numbers, x, number) for x in hidden]
-        function_type = ir.FunctionType(kind, [kind] * 2)
-        function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], fnty=function_type)
-        found = builder.call(function, given)
+        number = builder.load(opaque(builder.module, a.type, 0))
+        found = llvm(name, builder, *(builder.select(numbers, x, number) for x in hidden))
         if keeps_nan:
             return builder.select(numbers, found, builder.fadd(a, b))
         other = builder.select(builder.fcmp_ordered("ord", a, a), a, b)
         return builder.select(numbers, found, other)
 
-    @intrinsic
-    def least(typing_context: Any, x: Any, y: Any) -> Any:
-        same = isinstance(x, types.Float) and x == y
-        return (x(x, y), generate) if same else None
-
-    return least
+    return of_floats(2, least)
 
 
 EXTREMES = {
@@ -112,22 +100,17 @@ EXTREMES = {
 
 
 def _or_instead(instead: float) -> Any:
-    @intrinsic
-    def number(typing_context: Any, x: Any, other: Any) -> Any:
-        """Return x, or a number for which there is no error where it or the other is NaN."""
+    """Return the first number, or one for which there is no error where it or the other is NaN."""
 
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            hidden = [_hidden(builder, x) for x in args]
-            numbers = builder.fcmp_ordered("ord", *hidden)
-            return builder.select(numbers, hidden[0], ir.Constant(args[0].type, instead))
+    def number(builder: Any, x: Any, other: Any) -> Any:
+        hidden = [_hidden(builder, each) for each in (x, other)]
+        numbers = builder.fcmp_ordered("ord", *hidden)
+        return builder.select(numbers, hidden[0], ir.Constant(x.type, instead))
 
-        return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
-
-    return number
+    return of_floats(2, number)
 
 
 _number = _or_instead(0.5)
-_number_above_one = _or_instead(1.5)
 
 
 @lru_cache(maxsize=256)
@@ -145,17 +128,9 @@ def of_numbers(name: str, function: Any) -> Any:
     return device(_FORMS.get(plain, _of_one)(function))
 
 
-def _of_one(function: Any) -> Callable[..., Any]:
+def _of_one(function: Any, number: Any = _number) -> Callable[..., Any]:
     def found(x: Any) -> Any:
-        result = function(_number(x, x))
-        return result if x == x else x
-
-    return found
-
-
-def _above_one(function: Any) -> Callable[..., Any]:
-    def found(x: Any) -> Any:
-        result = function(_number_above_one(x, x))
+        result = function(number(x, x))
         return result if x == x else x
 
     return found
@@ -188,5 +163,7 @@ def _of_two(function: Any) -> Callable[..., Any]:
     return found
 
 
-_FORMS = {"power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
-          "arccosh": _above_one}  # fmt: skip
+_FORMS: dict[str, Callable[..., Any]] = {
+    "power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
+    "arccosh": partial(_of_one, number=_or_instead(1.5)),
+}  # fmt: skip

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -28,14 +28,17 @@ from gpusched.emit.floatingpoint import mask
 class ScalarFunction(Protocol):
     """A user's scalar function, for each way to run a kernel."""
 
+    @property
     def for_python(self) -> Callable[..., Any]:
-        """Return it as the reference calls it."""
+        """As the reference calls it."""
 
+    @property
     def for_cpu(self) -> Any:
-        """Return it compiled by numba, for calls from kernels."""
+        """Compiled by numba, for calls from kernels."""
 
+    @property
     def for_cuda(self) -> Any:
-        """Return it as numba-cuda compiles it, for calls from kernels."""
+        """As numba-cuda compiles it, for calls from kernels."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ class Operation:
     """What the template calls by the operation's name, where a user has defined it."""
     identity: Any = None
     """What a user's function changes nothing with, where it joins the values of a reduction."""
-    reports: Mapping[str, str] = field(default_factory=dict)
+    reports: dict[str, str] = field(default_factory=dict)
     """By kind of dtype, `numpy.errstate`'s names of the errors that NumPy may report of it."""
-    tests: Mapping[str, str] = field(default_factory=dict)
+    tests: dict[str, str] = field(default_factory=dict)
     """By kind of dtype, when there is such an error; floats whose results show it need none."""
     traits: frozenset[str] = frozenset()
     """Names in `TRAITS`."""
@@ -99,7 +102,7 @@ TRAITS = {
 }
 """What each trait says of an operation that has it."""
 
-_NAMES = {
+_NAMES = {trait: frozenset(names.split()) for trait, names in {
     "arithmetic": "add subtract multiply divide square reciprocal sqrt negative positive absolute "
     "fabs astype",
     "choosing": "where minimum maximum fmin fmax clip clip_by_arrays",
@@ -113,8 +116,27 @@ _NAMES = {
     "costly": "divide reciprocal sqrt",
     "alone": "arccosh arctanh cbrt float_power ldexp power",
     "special": "erf erfc expit gamma exp2 expm1 log1p cbrt",
-}
+}.items()}  # fmt: skip
 """Operations of this table by trait."""
+
+_REPORTS = {
+    "add": "invalid over", "subtract": "invalid over", "multiply": "invalid over under",
+    "divide": "invalid divide over under", "square": "over under",
+    "reciprocal": "divide over under", "sqrt": "invalid",
+    "floor_divide": "invalid divide over under", "remainder": "invalid",
+    "divmod": "invalid divide over under", "fmod": "invalid", "nextafter": "over under",
+    "ldexp": "over under", "deg2rad": "under", "radians": "under", "rad2deg": "over under",
+    "degrees": "over under", "logaddexp": "invalid", "logaddexp2": "invalid", "exp": "over under",
+    "exp2": "over under", "expm1": "over under", "log": "invalid divide", "log2": "invalid divide",
+    "log10": "invalid divide", "log1p": "invalid divide under", "sin": "invalid under",
+    "cos": "invalid", "tan": "invalid under", "arcsin": "invalid under", "arccos": "invalid",
+    "arctan": "under", "sinh": "over under", "cosh": "over", "tanh": "under", "arcsinh": "under",
+    "arccosh": "invalid", "arctanh": "invalid divide under", "cbrt": "under",
+    "power": "invalid divide over under", "float_power": "invalid divide over under",
+    "arctan2": "under", "hypot": "over under", "astype_int32": "invalid", "astype_int64": "invalid",
+    "astype_uint32": "invalid", "astype_uint64": "invalid", "astype_float16": "over under",
+}  # fmt: skip
+"""The errors that NumPy may report of floats; SciPy's functions report none."""
 
 
 def named(name: str) -> Operation:
@@ -144,8 +166,9 @@ JOINS = {"minimum": "minimum({0}, {1})", "maximum": "maximum({0}, {1})"}
 
 
 def _add(name: str, *templates: dict[str, str], ulp: int = 0, heavy: bool = False) -> None:
-    traits = frozenset(trait for trait, names in _NAMES.items() if name in names.split())
-    OPERATIONS[name] = Operation(name, templates, ulp, heavy, traits=traits)
+    reports = {"f": _REPORTS[name]} if name in _REPORTS else {}
+    traits = frozenset(trait for trait, names in _NAMES.items() if name in names)
+    OPERATIONS[name] = Operation(name, templates, ulp, heavy, reports=reports, traits=traits)
 
 
 def _kinds(kinds: str, template: str) -> dict[str, str]:
@@ -326,29 +349,7 @@ def conversion(source: np.dtype, target: np.dtype) -> str:
     return "astype"
 
 
-_REPORTS = {
-    "add": "invalid over", "subtract": "invalid over", "multiply": "invalid over under",
-    "divide": "invalid divide over under", "square": "over under",
-    "reciprocal": "divide over under", "sqrt": "invalid",
-    "floor_divide": "invalid divide over under", "remainder": "invalid",
-    "divmod": "invalid divide over under", "fmod": "invalid", "nextafter": "over under",
-    "ldexp": "over under", "deg2rad": "under", "radians": "under", "rad2deg": "over under",
-    "degrees": "over under", "logaddexp": "invalid", "logaddexp2": "invalid", "exp": "over under",
-    "exp2": "over under", "expm1": "over under", "log": "invalid divide", "log2": "invalid divide",
-    "log10": "invalid divide", "log1p": "invalid divide under", "sin": "invalid under",
-    "cos": "invalid", "tan": "invalid under", "arcsin": "invalid under", "arccos": "invalid",
-    "arctan": "under", "sinh": "over under", "cosh": "over", "tanh": "under", "arcsinh": "under",
-    "arccosh": "invalid", "arctanh": "invalid divide under", "cbrt": "under",
-    "power": "invalid divide over under", "float_power": "invalid divide over under",
-    "arctan2": "under", "hypot": "over under", "astype_int32": "invalid", "astype_int64": "invalid",
-    "astype_uint32": "invalid", "astype_uint64": "invalid", "astype_float16": "over under",
-}  # fmt: skip
-"""The errors that NumPy may report of floats; SciPy's functions report none."""
-
-
 def _reports() -> None:
-    for name, errors in _REPORTS.items():
-        OPERATIONS[name] = replace(OPERATIONS[name], reports={"f": errors})
     for kind in "iu":
         _report_of_integers("astype_float16", kind, "over", "fabs({T}({0})) >= {T}(65520)")
     zero, least = "{1} == 0", "({1} == -1) & ({0} < 0) & ({0} == {T}(-{0}))"
@@ -369,17 +370,14 @@ def _reports() -> None:
             "({0} >= {P}(-9223372036854775808)) & ({0} < {P}(1.8446744073709552e19))",
         ),
     ):
-        OPERATIONS[name] = replace(OPERATIONS[name], tests={"f": f"not ({inside})"})
+        OPERATIONS[name].tests["f"] = f"not ({inside})"
     for name in ("logaddexp", "logaddexp2"):  # NumPy compares NaN, which is an invalid operation.
-        nan = "({0} != {0}) | ({1} != {1})"
-        OPERATIONS[name] = replace(OPERATIONS[name], tests={"f": nan})
+        OPERATIONS[name].tests["f"] = "({0} != {0}) | ({1} != {1})"
 
 
 def _report_of_integers(name: str, kind: str, errors: str, test: str) -> None:
-    found = OPERATIONS[name]
-    OPERATIONS[name] = replace(
-        found, reports={**found.reports, kind: errors}, tests={**found.tests, kind: test}
-    )
+    OPERATIONS[name].reports[kind] = errors
+    OPERATIONS[name].tests[kind] = test
 
 
 for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions, _parts,

@@ -55,7 +55,7 @@ from gpusched.record import (  # noqa: F401
     segments,
     selection,
 )
-from gpusched.record.catalogue import has, own, recorded_form, register_lazy
+from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
 from gpusched.record.chunk import (
     HANDLERS,
     LazyChunk,
@@ -66,7 +66,7 @@ from gpusched.record.chunk import (
 )
 from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 
-register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
+LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
 
 
 @own("view", "elementwise", "moves")

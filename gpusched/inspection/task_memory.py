@@ -10,9 +10,8 @@ import numpy as np
 from gpusched.inspection.standins import MAPPED, extent, fresh
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
-from gpusched.plan.plan import Call, Plan, Step, reads, written
+from gpusched.plan.plan import Call, Plan, Step, owner, reads, written
 from gpusched.plan.unjoined import UnjoinedLaunch
-from gpusched.record.held import owner
 
 
 def untouched(made: Any, given: Iterable[Any]) -> Any:

@@ -16,8 +16,8 @@ from gpusched.graph.segment import Segment
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.temporaries import temporaries
+from gpusched.plan.plan import owner
 from gpusched.record.chunk import LazyChunk
-from gpusched.record.held import owner
 from gpusched.record.steps import ProgramStep
 
 

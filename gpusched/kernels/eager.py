@@ -65,14 +65,8 @@ def _kind(value: Any) -> Any:
     return type(value), value.dtype, value.shape, value.strides
 
 
+@np.errstate(all="ignore")  # Nobody repeats the call, to report errors.
 def _record(
-    function: RecordedFunction, values: tuple[Any, ...], options: dict[str, Any], key: Any
-) -> Any:
-    with np.errstate(all="ignore"):  # Nobody repeats the call, to report errors.
-        return _recorded(function, values, options, key)
-
-
-def _recorded(
     function: RecordedFunction, values: tuple[Any, ...], options: dict[str, Any], key: Any
 ) -> Any:
     recorder = Recorder(active().on(_device(function, values)))

@@ -16,27 +16,22 @@ from typing import Any
 
 import numpy as np
 
-_NUMPY_TO_MATH = {
-    "abs": builtins.abs, "absolute": builtins.abs, "fabs": math.fabs, "sqrt": math.sqrt,
-    "exp": math.exp, "expm1": math.expm1, "log": math.log, "log2": math.log2,
-    "log10": math.log10, "log1p": math.log1p, "sin": math.sin, "cos": math.cos, "tan": math.tan,
-    "arcsin": math.asin, "arccos": math.acos, "arctan": math.atan, "arctan2": math.atan2,
-    "sinh": math.sinh, "cosh": math.cosh, "tanh": math.tanh, "arcsinh": math.asinh,
-    "arccosh": math.acosh, "arctanh": math.atanh, "hypot": math.hypot, "floor": math.floor,
-    "ceil": math.ceil, "trunc": math.trunc, "isnan": math.isnan, "isinf": math.isinf,
-    "isfinite": math.isfinite, "copysign": math.copysign, "fmod": math.fmod, "power": math.pow,
-    "minimum": builtins.min, "maximum": builtins.max, "deg2rad": math.radians,
-    "rad2deg": math.degrees, "radians": math.radians, "degrees": math.degrees,
+from gpusched.backends.scalar_math import in_math
+from gpusched.emit.operations import UNARY_MATH
+
+_OF_ONE = set(UNARY_MATH) - {"expit", "gamma"}
+_OF_TWO = {"arctan2", "hypot"}
+"""Functions that vectorised ones take the place of."""
+_ON_GPUS = (_OF_ONE | _OF_TWO) - {"cbrt", "erf", "erfc", "exp2"} | {
+    "fabs", "sqrt", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "copysign", "fmod",
+    "power",
 }  # fmt: skip
-_VECTORISED = {
-    "acos": "arccos", "acosh": "arccosh", "arccos": "arccos", "arccosh": "arccosh",
-    "arcsin": "arcsin", "arcsinh": "arcsinh", "arctan": "arctan", "arctanh": "arctanh",
-    "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh", "cbrt": "cbrt",
-    "cos": "cos", "cosh": "cosh", "erf": "erf", "erfc": "erfc", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin",
-    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "log": "log",
+"""NumPy's functions that `math` has, as NumPy or C calls them."""
+_CALLED_OTHERWISE = {
+    "abs": builtins.abs, "absolute": builtins.abs, "minimum": builtins.min,
+    "maximum": builtins.max, "deg2rad": math.radians, "rad2deg": math.degrees,
+    "radians": math.radians, "degrees": math.degrees,
 }  # fmt: skip
-_VECTORISED_OF_TWO = {"atan2": "arctan2", "arctan2": "arctan2", "hypot": "hypot"}
 
 
 @lru_cache(maxsize=1)
@@ -46,11 +41,11 @@ def for_cpu() -> dict[int, Any]:
     for module in (math, np):
         stand_in = types.ModuleType(module.__name__)
         stand_in.__dict__.update(module.__dict__)
-        for arity, table in ((1, _VECTORISED), (2, _VECTORISED_OF_TWO)):
-            for name, function in table.items():
+        for function in _OF_ONE | _OF_TWO:
+            for name in (function, in_math(function)):
                 original = getattr(module, name, None)
                 if original is not None:
-                    setattr(stand_in, name, _vectorised(function, arity))
+                    setattr(stand_in, name, _vectorised(function))
                     replaced[id(original)] = getattr(stand_in, name)
         replaced[id(module)] = stand_in
     return replaced
@@ -62,19 +57,19 @@ def for_cuda() -> dict[int, Any]:
     stand_in = types.ModuleType("numpy")
     stand_in.__dict__.update(np.__dict__)
     replaced: dict[int, Any] = {id(np): stand_in}
-    for name, function in _NUMPY_TO_MATH.items():
+    known = {name: getattr(math, in_math(name)) for name in _ON_GPUS} | _CALLED_OTHERWISE
+    for name, function in known.items():
         setattr(stand_in, name, function)
         replaced[id(getattr(np, name))] = function
     return replaced
 
 
 @lru_cache(maxsize=64)
-def _vectorised(name: str, arity: int) -> Callable[..., Any]:
+def _vectorised(name: str) -> Callable[..., Any]:
     """Return a function that numba compiles to the vectorised one of its arguments' dtype."""
     from numba import types as numba_types
     from numba.extending import overload
 
-    from gpusched.backends import scalar_math
     from gpusched.backends.cpu import _math
 
     narrow, wide = _math(f"{name}_f32"), _math(f"{name}_f64")
@@ -87,7 +82,7 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
 
     def choose_one(x: Any) -> Any:
         if isinstance(x, numba_types.Complex):
-            original = getattr(cmath, scalar_math.in_math(name), None)
+            original = getattr(cmath, in_math(name), None)
             return original and (lambda x: original(x))
         if x == numba_types.float32:
             return lambda x: narrow(x)
@@ -98,8 +93,8 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
             return lambda x, y: narrow(x, y)
         return lambda x, y: wide(float(x), float(y))
 
-    function = of_one if arity == 1 else of_two
-    overload(function, strict=False)(choose_one if arity == 1 else choose_two)
+    function, choose = (of_two, choose_two) if name in _OF_TWO else (of_one, choose_one)
+    overload(function, strict=False)(choose)
     return function
 
 

@@ -40,26 +40,21 @@ class Variant:
         """Whether the function's own floating-point constants are float32."""
         return self.adapts and is_narrow(self.arguments)
 
+    @property
     def for_python(self) -> Callable[..., Any]:
-        """Return the function that the reference backend calls."""
+        """The function that the reference backend calls."""
         return self.definition.plain()
 
-    def for_cpu(self) -> Any:
-        """Return the function that numba compiles into kernels for the CPU."""
-        return self._cpu
-
-    def for_cuda(self) -> Any:
-        """Return the function that numba-cuda compiles into kernels for GPUs."""
-        return self._cuda
-
     @cached_property
-    def _cpu(self) -> Any:
+    def for_cpu(self) -> Any:
+        """The function that numba compiles into kernels for the CPU."""
         from gpusched.vectormath.bits import device
 
         return device(self.bound(self._code, device, mathematics.for_cpu()))
 
     @cached_property
-    def _cuda(self) -> Any:
+    def for_cuda(self) -> Any:
+        """The function that numba-cuda compiles into kernels for GPUs."""
         from gpusched.backends.cuda.compiler import device_function
 
         return device_function(self.bound(self._code, device_function, mathematics.for_cuda()))
@@ -192,7 +187,7 @@ def _inferred(chosen: Variant) -> tuple[Dtypes, bool]:
     from numba import types as numba_types
 
     definition = chosen.definition
-    dispatcher = chosen.for_cpu()
+    dispatcher = chosen.for_cpu
     if not hasattr(dispatcher, "overloads"):
         raise KernelError("kernels are compiled by numba, which NUMBA_DISABLE_JIT switches off")
     signature = chosen.signature

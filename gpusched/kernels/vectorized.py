@@ -29,7 +29,6 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, typed
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import instructions
-from gpusched.record.catalogue import register
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import RecordedFunction, recorder_among
@@ -107,49 +106,40 @@ class Vectorized(RecordedFunction):
         return tuple(found[: ufunc.nin]), tuple(found[ufunc.nin :])
 
 
-def vectorized(function: Any) -> Vectorized | None:
+def owns(function: Any) -> bool:
+    """Return whether a function is a ufunc of numba's that a kernel may compute."""
+    module = sys.modules.get("numba.np.ufunc.dufunc")
+    if module is None or type(function) is not module.DUFunc:
+        return False
+    from gpusched.adapters.numba import dispatcher_of
+
+    return dispatcher_of(function).targetoptions.get("nopython") is True
+
+
+def form(function: Any) -> Vectorized | None:
     """Return what records a ufunc of numba's as it is now.
 
-    None for any other function, and where a kernel may differ from what numba has compiled.
+    None where a kernel may differ from what numba has compiled.
 
     Examples
     --------
     >>> import numba
-    >>> from gpusched.kernels.vectorized import vectorized
+    >>> from gpusched.kernels.vectorized import form, owns
     >>> @numba.vectorize(["float64(float64)"])
     ... def twice(x):
     ...     return x + x
-    >>> vectorized(twice).loops, vectorized(max)
-    (('d->d',), None)
+    >>> form(twice).loops, owns(max)
+    (('d->d',), False)
     """
-    return _LIBRARY.form(function) if _LIBRARY.owns(function) else None
+    from gpusched.adapters.numba import dispatcher_of
 
-
-class _Numba:
-    """What knows numba's ufuncs. Thread-safe: it has no state."""
-
-    def owns(self, function: Any) -> bool:
-        module = sys.modules.get("numba.np.ufunc.dufunc")
-        if module is None or type(function) is not module.DUFunc:
-            return False
-        from gpusched.adapters.numba import dispatcher_of
-
-        return dispatcher_of(function).targetoptions.get("nopython") is True
-
-    def form(self, function: Any) -> Vectorized | None:
-        from gpusched.adapters.numba import dispatcher_of
-
-        dispatcher = dispatcher_of(function)
-        if not _is_compiled_as_it_is(dispatcher):
-            return None
-        try:
-            return Vectorized(function, define(dispatcher.py_func), tuple(function.ufunc.types))
-        except KernelError:
-            return None
-
-
-_LIBRARY = _Numba()
-register(_LIBRARY)
+    dispatcher = dispatcher_of(function)
+    if not _is_compiled_as_it_is(dispatcher):
+        return None
+    try:
+        return Vectorized(function, define(dispatcher.py_func), tuple(function.ufunc.types))
+    except KernelError:
+        return None
 
 
 def _is_compiled_as_it_is(dispatcher: Any) -> bool:

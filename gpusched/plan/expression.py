@@ -8,7 +8,7 @@ shows every one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
@@ -179,8 +179,10 @@ def children(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def postorder(roots: list[Node], stop: type[Node] | None = None) -> Iterator[Node]:
-    """Yield every node once, operands before what uses them; do not look below `stop`."""
+def postorder(
+    roots: list[Node], ends: Callable[[Node], bool] = lambda node: False
+) -> Iterator[Node]:
+    """Yield every node once, operands before what uses them; do not look below where it ends."""
     seen: set[int] = set()
     stack = [(root, False) for root in reversed(roots)]
     while stack:
@@ -190,7 +192,7 @@ def postorder(roots: list[Node], stop: type[Node] | None = None) -> Iterator[Nod
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            if stop is None or not isinstance(node, stop):
+            if not ends(node):
                 stack.extend((child, False) for child in reversed(children(node)))
 
 
@@ -242,14 +244,11 @@ def _is_within(value: PythonScalar | np.generic, limits: np.iinfo) -> bool:
 
 def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
     """Return `value` as a node of `dtype`; `UnfusibleError` where NumPy would report anything."""
-    if type(value) is int and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if not limits.min <= value <= limits.max:
-            raise UnfusibleError(GraphBreak.OPERAND, f"Python integer out of bounds for {dtype}")
     if np.iscomplexobj(value) and dtype.kind != "c":
         raise UnfusibleError(GraphBreak.OPERAND, f"a complex number that becomes {dtype}")
     if dtype.kind in "iu" and not _is_within(value, np.iinfo(dtype)):
-        raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
+        what = "Python integer" if type(value) is int else "number"
+        raise UnfusibleError(GraphBreak.OPERAND, f"{what} out of bounds for {dtype}")
     with np.errstate(all="ignore"):
         found = np.asarray(value).astype(dtype)[()]
         if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import field, replace
 from functools import cached_property
@@ -27,6 +27,23 @@ Kind = tuple[Any, ...]
 def kind(array: Any) -> Kind:
     """Return what a plan depends on: an array's dtype, shape and strides."""
     return (type(array), array.dtype, array.shape, array.strides)
+
+
+def owner(array: Any) -> Any:
+    """Return the array whose memory a view shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.plan.plan import owner
+    >>> whole = np.zeros(10)
+    >>> owner(whole[2:][::2]) is owner(np.lib.stride_tricks.as_strided(whole)) is whole
+    True
+    """
+    found = array
+    while (array := getattr(array, "base", None)) is not None:  # That of some views is no array.
+        found = array if hasattr(array, "__array_ufunc__") else found
+    return found
 
 
 class ReplayError(Exception):
@@ -432,15 +449,35 @@ def by_calls(steps: Iterable[Step]) -> list[Step] | None:
     return found
 
 
+def changed(structure: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a structure of lists, tuples and dictionaries with each item in it changed.
+
+    Examples
+    --------
+    >>> from gpusched.plan.plan import changed
+    >>> changed([1, {"a": (2, 3)}], float)
+    [1.0, {'a': (2.0, 3.0)}]
+    """
+    found = type(structure)
+    if found is list or found is tuple:
+        return found([changed(item, change) for item in structure])
+    if found is dict:
+        return {key: changed(value, change) for key, value in structure.items()}
+    return change(structure)
+
+
+def items(structure: Any) -> Iterator[Any]:
+    """Yield each item in a structure of lists, tuples and dictionaries."""
+    if type(structure) in (list, tuple, dict, Spread):
+        for each in structure.values() if type(structure) is dict else structure:
+            yield from items(each)
+    else:
+        yield structure
+
+
 def used_registers(structure: Any) -> set[int]:
     """Return the registers a structure refers to."""
-    if isinstance(structure, Register):
-        return {structure.number}
-    if isinstance(structure, list | tuple):
-        return set().union(*map(used_registers, structure))
-    if isinstance(structure, dict):
-        return set().union(*map(used_registers, structure.values()))
-    return set()
+    return {each.number for each in items(structure) if type(each) is Register}
 
 
 def reads(step: Step) -> set[int]:

@@ -34,7 +34,7 @@ from gpusched.plan.expression import (
     postorder,
 )
 from gpusched.plan.layout import Loops, Strides, axis_order, labels_outside, nest
-from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers
+from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers, owner
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
@@ -229,16 +229,7 @@ class KernelBuilder:
         leaves: dict[tuple[int, type[Node]], list[Node]] = defaultdict(list)
         scalars: list[Scalar] = []
         order: list[Apply] = []
-        seen: set[int] = set()
-        work: list[tuple[Any, bool]] = [(node, False) for node in reversed(self._roots())]
-        while work:
-            node, expanded = work.pop()
-            if expanded:
-                order.append(node)
-                continue
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
+        for node in postorder(self._roots(), lambda node: self.register(node) is not None):
             register = self.register(node)
             if register is not None:
                 leaves[register, Table if isinstance(node, Table) else Leaf].append(node)
@@ -249,8 +240,8 @@ class KernelBuilder:
             elif isinstance(node, Scalar):
                 scalars.append(node)
             else:
-                work.append((node, True))
-                work.extend((child, False) for child in reversed(children(node)))
+                assert isinstance(node, Apply)
+                order.append(node)
         return leaves, scalars, order
 
     def register(self, node: Node) -> int | None:
@@ -362,10 +353,10 @@ class KernelBuilder:
         owners: dict[int, tuple[int, int]] = {}
         for register in self.registers:
             array = self.arrays[register]
-            owner = _owner(array)
-            whole = _span(array) if owner is array else owner.nbytes
-            shown, _ = owners.get(id(owner), (0, 0))
-            owners[id(owner)] = shown + array.size * array.itemsize, whole
+            whole = owner(array)
+            nbytes = _span(array) if whole is array else whole.nbytes
+            shown, _ = owners.get(id(whole), (0, 0))
+            owners[id(whole)] = shown + array.size * array.itemsize, nbytes
         return sum(min(shown, whole) for shown, whole in owners.values())
 
     def _reduces_windows(self, inputs: list[Strides]) -> bool:
@@ -498,14 +489,6 @@ class KernelBuilder:
             root for node, root in pairs
             if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS)
         ]  # fmt: skip
-
-
-def _owner(array: Any) -> Any:
-    """Return the array that has an array's memory; views have it of another one."""
-    found = array
-    while (array := getattr(array, "base", None)) is not None:
-        found = array if hasattr(array, "nbytes") else found
-    return found
 
 
 def _span(array: Any) -> int:

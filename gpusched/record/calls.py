@@ -8,7 +8,7 @@ from weakref import ref
 
 import numpy as np
 
-from gpusched.plan.plan import Register
+from gpusched.plan.plan import Register, changed
 from gpusched.record.chunk import LazyChunk, is_scalar
 from gpusched.record.record import error_state
 from gpusched.record.steps import ProgramStep
@@ -75,7 +75,7 @@ class Calls:
         if self.register_of(found) is not None:
             return  # One of its arguments.
         try:
-            given = self._references(args), self._references(kwargs)
+            given = changed(args, self._reference), changed(kwargs, self._reference)
         except KeyError:
             self.is_complete = False
             return
@@ -97,15 +97,12 @@ class Calls:
         else:
             self.is_complete = False
 
-    def _references(self, structure: Any) -> Any:
-        if type(structure) in (list, tuple):
-            return type(structure)(self._references(item) for item in structure)
-        if type(structure) is dict:
-            return {name: self._references(value) for name, value in structure.items()}
-        register = self.register_of(structure)
+    def _reference(self, item: Any) -> Any:
+        """Return what stands for an argument; `KeyError` for what may change after the call."""
+        register = self.register_of(item)
         if register is not None:
             return Register(register)
-        ends = structure if type(structure) is slice else slice(structure)
+        ends = item if type(item) is slice else slice(item)
         if not all(isinstance(end, CONSTANT) for end in (ends.start, ends.stop, ends.step)):
-            raise KeyError(structure)
-        return structure
+            raise KeyError(item)
+        return item

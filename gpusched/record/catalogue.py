@@ -2,8 +2,8 @@
 
 A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
 that can be recorded are those that `gpusched.record.chunk.HANDLERS` has, and the ufuncs of
-`gpusched.emit.operations`. Ufuncs of other libraries, such as numba's, are no `numpy.ufunc`: what
-knows them is registered here.
+`gpusched.emit.operations`. Ufuncs of other libraries, such as numba's, are no `numpy.ufunc`:
+`LIBRARIES` says what knows them.
 
 Only calls that are known to leave their arguments as they are (`why_changing`) are made on computed
 arrays while a program is recorded: a recording that fails later must be able to start again, on
@@ -18,7 +18,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from dask.utils import methodcaller
@@ -283,51 +283,22 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class Library(Protocol):
-    """What knows the ufuncs of a library."""
+LIBRARIES: dict[str, str] = {}
+"""By a module that whoever has a ufunc of a library has imported, the module that knows those.
 
-    def owns(self, function: Any) -> bool:
-        """Return whether a function is one of the library's, and leaves its arguments alone."""
-        ...
-
-    def form(self, function: Any) -> RecordedFunction | None:
-        """Return what records such a function as it is now, or None if nothing can."""
-        ...
+Its ``owns(function)`` returns whether a function is one of them, and leaves its arguments alone;
+its ``form(function)`` what records it as it is now, or None if nothing can.
+"""
 
 
-_libraries: list[Library] = []
-_lazy: dict[str, str] = {}
-
-
-def register(library: Library) -> None:
-    """Have a library's ufuncs recorded."""
-    _libraries.append(library)
-
-
-def register_lazy(module: str, knows: str) -> None:
-    """Have a module imported that registers a library, once a module of the library is.
-
-    Parameters
-    ----------
-    module
-        Of the library: whoever has a ufunc of it has imported this.
-    knows
-        Of gpusched.
-    """
-    _lazy[module] = knows
-
-
-def _registered() -> list[Library]:
-    for module, knows in list(_lazy.items()):
-        if module in sys.modules:
-            importlib.import_module(knows)
-            # Not before: another thread would go on without it.
-            _lazy.pop(module, None)
-    return _libraries
+def _libraries() -> list[Any]:
+    """Return the modules that know the ufuncs of libraries which are imported."""
+    loaded = [knows for module, knows in LIBRARIES.items() if module in sys.modules]
+    return list(map(importlib.import_module, loaded))
 
 
 def is_foreign(function: Any) -> bool:
-    """Return whether a function is a ufunc of a registered library.
+    """Return whether a function is a ufunc of another library.
 
     Examples
     --------
@@ -335,12 +306,12 @@ def is_foreign(function: Any) -> bool:
     >>> is_foreign(max)
     False
     """
-    return any(library.owns(function) for library in _registered())
+    return any(library.owns(function) for library in _libraries())
 
 
 def recorded_form(function: Any) -> RecordedFunction | None:
-    """Return what records a ufunc of a registered library as it is now; else None."""
-    return next((each.form(function) for each in _registered() if each.owns(function)), None)
+    """Return what records a ufunc of another library as it is now; else None."""
+    return next((each.form(function) for each in _libraries() if each.owns(function)), None)
 
 
 _CHANGING = {"out": None, "copy": True, "overwrite_input": False}

@@ -27,7 +27,7 @@ from gpusched.plan.expression import (
     resolve_dtypes,
 )
 from gpusched.plan.grids import seen
-from gpusched.plan.plan import Register
+from gpusched.plan.plan import Register, changed, items
 from gpusched.record import complexes, parts
 from gpusched.record.catalogue import recorded_form, why_changing, why_method_changing
 from gpusched.record.record import PYTHON_SCALARS, Recorder
@@ -36,7 +36,7 @@ HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a NumPy function: called with the recorder, then the call's own arguments."""
 
 METHODS: dict[str, Callable[..., Any]] = {}
-"""What records a method of an array: called with the lazy chunk, then the arguments."""
+"""What records a method of an array: called with the recorder, the lazy chunk, the arguments."""
 
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
@@ -53,29 +53,20 @@ def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handl
     def register(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(functions, handler))
         if method:
-            METHODS[method] = _method_of(handler)
+            METHODS[method] = handler
         return handler
 
     return register
 
 
 def records_method(*names: str) -> Callable[[Handler], Handler]:
-    """Return a decorator of what records methods of arrays, given the lazy chunk."""
+    """Return a decorator of what records methods of arrays alone."""
 
     def register(handler: Handler) -> Handler:
         METHODS.update(dict.fromkeys(names, handler))
         return handler
 
     return register
-
-
-def _method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method of a lazy chunk that does what the handler of a function does."""
-
-    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
-        return handler(self._recorder, self, *args, **kwargs)
-
-    return but(method, handler, "recorder")
 
 
 ITEMS = 128
@@ -276,7 +267,7 @@ class LazyChunk(NDArrayOperatorsMixin):
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
                 try:
-                    return METHODS["__getitem__"](self, items)
+                    return METHODS["__getitem__"](recorder, self, items)
                 except UnfusibleError as reason:
                     recorder.broke("getitem", reason.reason)
                     return compute(recorder, _getitem, (self, index), {})
@@ -328,7 +319,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         def call(*args: Any, **kwargs: Any) -> Any:
             with recording(self._recorder) as recorder:
                 try:
-                    found = honoured(method, self, *args, **kwargs)
+                    found = honoured(method, recorder, self, *args, **kwargs)
                     return noted(recorder, found, methodcaller(name), (self, *args), kwargs)
                 except UnfusibleError:
                     return self._delegate(name)(*args, **kwargs)
@@ -593,21 +584,7 @@ def noted(
 @lru_cache(maxsize=512)
 def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
     """Return what a handler takes: exactly the arguments and options that it honours."""
-    if not hasattr(handler, _LIKE):
-        return inspect.signature(handler)
-    other, left_out = getattr(handler, _LIKE)
-    found = signature_of(other)
-    kept = [p for p in found.parameters.values() if p.name not in left_out]
-    return found.replace(parameters=kept)
-
-
-_LIKE = "__gpusched_like__"
-
-
-def but(handler: Callable[..., Any], other: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return a handler that takes what another one takes, but for the parameters of those names."""
-    setattr(handler, _LIKE, (other, names))
-    return handler
+    return inspect.signature(handler)
 
 
 def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
@@ -618,7 +595,7 @@ def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any)
     handler
         Of a function or a method.
     first
-        The recorder, or the lazy chunk.
+        The recorder, or the lazy chunk of a method of a ufunc.
     """
     try:
         signature_of(handler).bind(first, *args, **kwargs)
@@ -768,13 +745,13 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
 
 def references(recorder: Recorder, structure: Any) -> Any:
     """Return `structure` with computed registers in place of lazy chunks."""
-    if isinstance(structure, LazyChunk):
-        return Register(recorder.register(structure._node), () if structure._scalar else None)
-    if type(structure) in (list, tuple):
-        return type(structure)(references(recorder, item) for item in structure)
-    if type(structure) is dict:
-        return {key: references(recorder, value) for key, value in structure.items()}
-    return structure
+
+    def reference(item: Any) -> Any:
+        if not isinstance(item, LazyChunk):
+            return item
+        return Register(recorder.register(item._node), () if item._scalar else None)
+
+    return changed(structure, reference)
 
 
 def recorder_of(chunk: LazyChunk) -> Recorder:
@@ -810,10 +787,4 @@ def lazies(structure: Any) -> list[Node]:
 
 def chunks_in(structure: Any) -> list[LazyChunk]:
     """Return every lazy chunk inside a structure."""
-    if isinstance(structure, LazyChunk):
-        return [structure]
-    if type(structure) in (list, tuple):
-        return [chunk for item in structure for chunk in chunks_in(item)]
-    if type(structure) is dict:
-        return [chunk for item in structure.values() for chunk in chunks_in(item)]
-    return []
+    return [item for item in items(structure) if isinstance(item, LazyChunk)]

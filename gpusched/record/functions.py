@@ -23,7 +23,6 @@ from gpusched.record.catalogue import own
 from gpusched.record.chunk import (
     UFUNC_METHODS,
     LazyChunk,
-    but,
     complex_chunk,
     compute,
     elementwise,
@@ -35,7 +34,7 @@ from gpusched.record.chunk import (
 )
 from gpusched.record.gathers import window_totals
 from gpusched.record.moments import moments
-from gpusched.record.record import Recorder
+from gpusched.record.record import Recorder, copied
 
 _MISSING = np._NoValue
 
@@ -523,8 +522,8 @@ def without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
     return np.where(np.isnan(a), instead, a) if a.dtype.kind in "fc" else a
 
 
-def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-            keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
+def _nansum(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+            keepdims: Any = False) -> Any:  # fmt: skip
     if not isinstance(a, LazyChunk):
         raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(a).__name__}")
     replaced = without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
@@ -546,33 +545,35 @@ def report_if_nan(found: LazyChunk) -> LazyChunk:
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 
-def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
-                combine: str) -> Any:  # fmt: skip
+def _nanextreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
+                keepdims: Any = False) -> Any:  # fmt: skip
     found = reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
     if found.dtype.kind != "f":
         return found
     return report_if_nan(found)
 
 
-def _joining(handler: Callable[..., Any], combine: str) -> Callable[..., Any]:
-    """Return a handler that joins values so, whose options are those that NumPy's function has."""
-    given = ("combine",) if combine in ("add", "multiply") else ("combine", "dtype")
-
-    def record(*args: Any, **kwargs: Any) -> Any:
-        return handler(*args, combine=combine, **kwargs)
-
-    return but(record, handler, *given)
+def _total(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+           keepdims: Any = False) -> Any:  # fmt: skip
+    return reduced(recorder, a, axis, dtype, keepdims=keepdims, combine=combine)
 
 
-for _name, _combine in {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum",
-                        "any": "logical_or", "all": "logical_and"}.items():  # fmt: skip
-    records(getattr(np, _name), method=_name)(_joining(reduced, _combine))
-records(np.amin)(_joining(reduced, "minimum"))
-records(np.amax)(_joining(reduced, "maximum"))
-records(np.nansum)(_joining(_nansum, "add"))
-records(np.nanprod)(_joining(_nansum, "multiply"))
-records(np.nanmin)(_joining(_nanextreme, "fmin"))
-records(np.nanmax)(_joining(_nanextreme, "fmax"))
+def _extreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
+             keepdims: Any = False) -> Any:  # fmt: skip
+    return reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
+
+
+for _name, _combine in {"sum": "add", "prod": "multiply"}.items():
+    records(getattr(np, _name), method=_name)(partial(_total, _combine))
+for _name, _combine in {"min": "minimum", "max": "maximum", "any": "logical_or",
+                        "all": "logical_and"}.items():  # fmt: skip
+    records(getattr(np, _name), method=_name)(partial(_extreme, _combine))
+records(np.amin)(partial(_extreme, "minimum"))
+records(np.amax)(partial(_extreme, "maximum"))
+records(np.nansum)(partial(_nansum, "add"))
+records(np.nanprod)(partial(_nansum, "multiply"))
+records(np.nanmin)(partial(_nanextreme, "fmin"))
+records(np.nanmax)(partial(_nanextreme, "fmax"))
 
 
 def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, *,
@@ -588,37 +589,33 @@ UFUNC_METHODS["reduce"] = _reduce
 
 
 @records_method("transpose")
-def _transpose(self: LazyChunk, *axes: Any) -> Any:
+def _transpose(recorder: Recorder, a: LazyChunk, *axes: Any) -> Any:
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)
-    return np.transpose(self, order)
+    return np.transpose(a, order)
 
 
 @records_method("reshape")
-def _reshape_method(self: LazyChunk, first: Any, /, *others: Any, order: Any = "C") -> Any:
-    return np.reshape(self, (first, *others) if others else first, order)
+def _reshape_method(recorder: Recorder, a: LazyChunk, first: Any, /, *others: Any,
+                    order: Any = "C") -> Any:  # fmt: skip
+    return np.reshape(a, (first, *others) if others else first, order)
 
 
 @records_method("flatten")
-def _flatten_method(self: LazyChunk, order: Any = "C") -> Any:
-    return np.ravel(self, order).copy()
+def _flatten_method(recorder: Recorder, a: LazyChunk, order: Any = "C") -> Any:
+    return np.ravel(a, order).copy()
 
 
 @records_method("clip")
-def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
-    return _clip(self._recorder, self, min, max)
+def _clip_method(recorder: Recorder, a: LazyChunk, min: Any = None, max: Any = None) -> Any:
+    return _clip(recorder, a, min, max)
 
 
 @records_method("conj", "conjugate")
-def _conjugate(self: LazyChunk) -> Any:
-    return np.conjugate(self) if self.dtype.kind == "c" else self
-
-
-def _own_copy(array: Any) -> Any:
-    return array.copy()
+def _conjugate(recorder: Recorder, a: LazyChunk) -> Any:
+    return np.conjugate(a) if a.dtype.kind == "c" else a
 
 
 @records_method("copy")
-def _copy_method(self: LazyChunk) -> LazyChunk:
-    recorder = self._recorder
-    made = recorder.made_leaf(recorder.register(self._node), _own_copy, copies=True)
-    return LazyChunk(recorder, made, scalar=self._scalar, fresh=not self._scalar)
+def _copy_method(recorder: Recorder, a: LazyChunk) -> LazyChunk:
+    made = recorder.made_leaf(recorder.register(a._node), copied, copies=True)
+    return LazyChunk(recorder, made, scalar=a._scalar, fresh=not a._scalar)

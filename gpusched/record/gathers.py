@@ -80,7 +80,7 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
     marks = operand(recorder, labels)
     if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
         raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
-    places = recorder.labels(marks, located, node.shape[axis], axis)
+    places = recorder.derived(marks, located, node.shape[axis], axis)
     return LazyChunk(recorder, recorder.gather(node, places, axis), fresh=True)
 
 
@@ -91,7 +91,7 @@ def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:
 
 
 @records_method("__getitem__")
-def _getitem(array: LazyChunk, items: tuple[Any, ...]) -> Any:
+def _getitem(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> Any:
     """Record an index of slices and one row of integers."""
     rows = [k for k, item in enumerate(items) if isinstance(item, LazyChunk | np.ndarray)]
     others = [item for item in items if not isinstance(item, LazyChunk | np.ndarray)]
@@ -104,7 +104,7 @@ def _getitem(array: LazyChunk, items: tuple[Any, ...]) -> Any:
     if Ellipsis in others:
         rest = (slice(None),) * (array.ndim - len(items) + 1)
         items = tuple(e for i in items for e in (rest if i is Ellipsis else (i,)))
-        return _getitem(array, items)
+        return _getitem(recorder, array, items)
     (axis,) = rows
     if len(items) > array.ndim:
         raise UnfusibleError(GraphBreak.INDEX, "too many indices")

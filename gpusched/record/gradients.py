@@ -79,7 +79,7 @@ def _step(recorder: Recorder, distances: Any, length: int) -> Spacing:
         return distances
     if node.shape != (length,) or node.dtype.kind not in "iuf":
         raise UnfusibleError(GraphBreak.OPERAND, "points that are not one for each element")
-    found = recorder.labels(node, spacing)
+    found = recorder.derived(node, spacing)
     return LazyChunk(recorder, found, scalar=not found.shape)
 
 

@@ -7,23 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from gpusched.emit.policy import LEAST_FREED
-from gpusched.plan.expression import Gather, Node, Segments, children
-
-
-def owner(array: Any) -> Any:
-    """Return the array whose memory a view shows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.record.held import owner
-    >>> whole = np.zeros(10)
-    >>> owner(whole[2:][::2]) is whole
-    True
-    """
-    while hasattr(base := getattr(array, "base", None), "__array_ufunc__"):
-        array = base
-    return array
+from gpusched.plan.expression import Gather, Node, Segments, postorder
+from gpusched.plan.plan import owner
 
 
 def early(nodes: Sequence[Node], done: Mapping[int, int], arrays: Sequence[Any],
@@ -67,17 +52,12 @@ def early(nodes: Sequence[Node], done: Mapping[int, int], arrays: Sequence[Any],
 
 def _read(node: Node, done: Mapping[int, int]) -> set[int]:
     """Return the registers that a node is computed from."""
-    found, seen, stack = set(), set(), [node]
-    while stack:
-        each = stack.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
+    found: set[int] = set()
+    for each in postorder([node], lambda node: id(node) in done):
         if id(each) in done:
             found.add(done[id(each)])
         elif isinstance(each, Gather):
             found |= {each.register, each.labels.register}
-        else:
-            found |= {each.labels.register} if isinstance(each, Segments) else set()
-            stack += children(each)
+        elif isinstance(each, Segments):
+            found.add(each.labels.register)
     return found

@@ -6,6 +6,7 @@ needs them, and joined where it is a result; what was joined is split into the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,21 +97,9 @@ def _given(recorder: Recorder, value: Any, dtype: np.dtype) -> tuple[Any, Any]:
     return found.real, found.imag
 
 
-def reduced(
-    recorder: Recorder, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool
-) -> Node:
-    """Return the node of a reduction of complex numbers: sums are those of the parts."""
+def totals(recorder: Recorder, combine: str, node: Node, add: Callable[[Node], Node]) -> Node:
+    """Return the node of a reduction or scan of complex numbers: sums are those of the parts."""
     if combine != "add":
         raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
-    first, second = (
-        recorder.reduce(combine, each, axes, keepdims) for each in apart(recorder, node)
-    )
-    return joined(recorder, (first, second))
-
-
-def scanned(recorder: Recorder, combine: str, node: Node, axis: int) -> Node:
-    """Return the node of a scan of complex numbers: sums are those of the parts."""
-    if combine != "add":
-        raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
-    first, second = (recorder.scan(combine, each, axis) for each in apart(recorder, node))
+    first, second = map(add, apart(recorder, node))
     return joined(recorder, (first, second))

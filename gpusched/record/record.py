@@ -34,7 +34,6 @@ from gpusched.plan.expression import (
     UnfusibleError,
     UnrecordableError,
     broadcast_shapes,
-    children,
     postorder,
     resolve_dtypes,
     scalar,
@@ -51,8 +50,10 @@ from gpusched.plan.plan import (
     Registers,
     Step,
     by_calls,
+    changed,
     kind,
     last_uses,
+    owner,
     substitute,
     used_registers,
     written,
@@ -60,7 +61,7 @@ from gpusched.plan.plan import (
 from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups, not_streamed
 from gpusched.record import parts
 from gpusched.record.catalogue import has, own
-from gpusched.record.held import early, owner
+from gpusched.record.held import early
 from gpusched.store.handles import Runnable
 
 if TYPE_CHECKING:
@@ -318,7 +319,9 @@ class Recorder:
     def reduce(self, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
         """Return the node of a reduction of `node` over `axes` (ascending, not negative)."""
         if node.dtype.kind == "c":
-            return parts.reduced(self, combine, node, axes, keepdims)
+            return parts.totals(
+                self, combine, node, lambda part: self.reduce(combine, part, axes, keepdims)
+            )
         if not axes:
             adds = combine == "add" and node.dtype.kind == "f"
             # NumPy begins with zero, to which a negative zero makes no difference.
@@ -375,29 +378,24 @@ class Recorder:
             family.append(Reduce(one.dtype, shape, "add", one, axes, keepdims, family))
         return cast(list[Reduce], found)
 
-    def labels(self, node: Node, placed: Callable[..., Any], *args: Any) -> Leaf:
-        """Return what a function makes of labels and some numbers; once for the same ones."""
+    def derived(
+        self, node: Node, function: Callable[..., Any], *args: Any, moves: bool = False
+    ) -> Leaf:
+        """Return what a function makes of a node and some numbers; once for the same ones.
+
+        Parameters
+        ----------
+        moves
+            Whether it only moves elements, whatever they are.
+        """
         register = self.register(node)
+        # What stands in for labels that are still to be computed may be beyond all arrays.
+        copies = moves or register not in self._stood_in
 
         def make() -> Node:
-            # What stands in for labels that are still to be computed may be beyond all arrays.
-            copies = register not in self._stood_in
-            found = self.call(placed, (Register(register), *args), {}, copies)
-            assert isinstance(found, Leaf)
-            return found
+            return self.made_leaf(register, function, *args, copies=copies)
 
-        return cast(Leaf, self.interned(("labels", placed, register, *args), make))
-
-    def rearranged(self, node: Node, function: Callable[..., Any], *args: Any) -> Leaf:
-        """Return what a function that only moves elements makes of a node, once for each."""
-        register = self.register(node)
-
-        def make() -> Node:
-            found = self.call(function, (Register(register), *args), {}, copies=True)
-            assert isinstance(found, Leaf)
-            return found
-
-        return cast(Leaf, self.interned(("rearranged", function, register, *args), make))
+        return cast(Leaf, self.interned(("derived", function, register, *args), make))
 
     def table(self, leaf: Leaf) -> Table:
         """Return the node of an array of one axis that operations get as a whole."""
@@ -448,17 +446,17 @@ class Recorder:
 
         A kernel reads where one array of labels says, along one axis.
         """
-        work, seen = roots[::-1] if self._gathers else [], set(self.done)
-        found: list[Gather] = []
-        while work:
-            node = work.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                found += [node] if isinstance(node, Gather) else []
-                work.extend(reversed(children(node)))
+        found = self._gathered(roots)
         others: list[Node] = [node for node in found if node.place != found[0].place]
         if others:
             self.flush(others)
+
+    def _gathered(self, nodes: list[Node]) -> list[Gather]:
+        """Return what kernels of some nodes would gather, in order."""
+        if not self._gathers:
+            return []
+        every = postorder(nodes, lambda node: id(node) in self.done)
+        return [n for n in every if isinstance(n, Gather) and id(n) not in self.done]
 
     def segments(self, combine: str, node: Node, labels: Leaf, count: int, axis: int,
                  initial: PythonScalar) -> Node:  # fmt: skip
@@ -482,9 +480,9 @@ class Recorder:
         if node.dtype.kind == "c":
             raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers by label")
         place = id(labels), axis - node.ndim
-        others = [n for n in postorder([node]) if isinstance(n, Gather) and n.place != place]
+        others: list[Node] = [each for each in self._gathered([node]) if each.place != place]
         if others:
-            self.flush([n for n in others if id(n) not in self.done])
+            self.flush(others)
         shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
         errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
@@ -514,13 +512,12 @@ class Recorder:
         if 0 in node.shape:
             raise UnfusibleError(GraphBreak.EMPTY, "scan of an empty array")
         if node.dtype.kind == "c":
-            return parts.scanned(self, combine, node, axis)
+            return parts.totals(self, combine, node, lambda part: self.scan(combine, part, axis))
         if node.shape[axis] == 1:
             return node
         if combine in CUMULATED and self.few_lanes(node, axis):
-            return self.labels(node, _cumulated, combine, axis)
-        gathers = [n for n in postorder([node]) if isinstance(n, Gather)]
-        self.flush([n for n in gathers if id(n) not in self.done])
+            return self.derived(node, _cumulated, combine, axis)
+        self.flush([*self._gathered([node])])
         errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("scan", combine, axis, errors, id(node))
 
@@ -719,7 +716,7 @@ class Recorder:
             self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
         registers = self.contents
         if self._cut and not copies:
-            args, kwargs = self._owning(args), self._owning(kwargs)
+            args, kwargs = changed(args, self._owning), changed(kwargs, self._owning)
         read = used_registers(args) | used_registers(kwargs)
         waits = not read.isdisjoint(self._stood_in)
         if not copies:
@@ -798,13 +795,14 @@ class Recorder:
         self.flush(self._reductions(nodes))
 
     def _reductions(self, nodes: list[Node]) -> list[Node]:
-        found = (n for n in postorder(nodes, Reduce) if isinstance(n, Reduce))
-        return [n for n in found if id(n) not in self.done]
+        every = postorder(nodes, lambda node: isinstance(node, Reduce))
+        return [n for n in every if isinstance(n, Reduce) and id(n) not in self.done]
 
-    def made_leaf(self, register: int, function: Callable[[np.ndarray], np.ndarray],
-                  copies: bool = False) -> Leaf:  # fmt: skip
+    def made_leaf(
+        self, register: int, function: Callable[..., Any], *args: Any, copies: bool = False
+    ) -> Leaf:
         """Return the node of what a function makes of what a register holds."""
-        found = self.call(function, (Register(register),), {}, copies)
+        found = self.call(function, (Register(register), *args), {}, copies)
         assert isinstance(found, Leaf)
         return found
 
@@ -835,7 +833,7 @@ class Recorder:
         """Return what such a register holds: the array, or the view of it, that NumPy has."""
         piece, changes = self._cut[register]
         if piece not in self._copies:
-            self._copies[piece] = self.made_leaf(piece, _copied, copies=True).register
+            self._copies[piece] = self.made_leaf(piece, copied, copies=True).register
         found = self._copies[piece]
         for change in changes:
             leaf = self.leaf_view(found, change)
@@ -843,15 +841,11 @@ class Recorder:
             found = leaf.register
         return self._nodes["leaf", found]
 
-    def _owning(self, structure: Any) -> Any:
-        """Return arguments with arrays of their own in place of pieces."""
-        if type(structure) is Register and structure.number in self._cut and not structure.scalar:
-            return Register(self.register(self.own(structure.number)))
-        if type(structure) in (list, tuple):
-            return type(structure)(map(self._owning, structure))
-        if type(structure) is dict:
-            return {key: self._owning(value) for key, value in structure.items()}
-        return structure
+    def _owning(self, item: Any) -> Any:
+        """Return an argument, or an array of its own in place of a piece."""
+        if type(item) is Register and item.number in self._cut and not item.scalar:
+            return Register(self.register(self.own(item.number)))
+        return item
 
     def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],
               moved: dict[int, Node]) -> Node:  # fmt: skip
@@ -979,7 +973,8 @@ def _may_show(value: Any) -> bool:
     return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
 
 
-def _copied(array: Any) -> Any:
+def copied(array: Any) -> Any:
+    """Return a copy of an array, in C order."""
     return array.copy()
 
 

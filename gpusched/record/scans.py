@@ -7,6 +7,7 @@ of each lane are scanned first, and what they come to after that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,28 +92,20 @@ def _joined(before: LazyChunk, after: LazyChunk, combine: str) -> LazyChunk:
     return LazyChunk(recorder, recorder.apply(combine, (before._node, after._node), after.dtype))
 
 
-@records(np.cumsum, method="cumsum")
-def _cumsum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return scanned(a, "add", axis, _total(a, dtype))
+def _cumulating(combine: str, instead: float | None = None) -> Callable[..., Any]:
+    """Return a handler that joins values so, with a number instead of NaN if one is given."""
+
+    def record(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
+        values = a if instead is None else without_nan(recorder, a, instead)
+        return scanned(values, combine, axis, total_dtype(a.dtype, dtype))
+
+    return record
 
 
-@records(np.cumprod, method="cumprod")
-def _cumprod(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return scanned(a, "multiply", axis, _total(a, dtype))
-
-
-@records(np.nancumsum)
-def _nancumsum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return scanned(without_nan(recorder, a, 0.0), "add", axis, _total(a, dtype))
-
-
-@records(np.nancumprod)
-def _nancumprod(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return scanned(without_nan(recorder, a, 1.0), "multiply", axis, _total(a, dtype))
-
-
-def _total(array: Any, dtype: Any) -> Any:
-    return total_dtype(array.dtype, dtype)
+records(np.cumsum, method="cumsum")(_cumulating("add"))
+records(np.cumprod, method="cumprod")(_cumulating("multiply"))
+records(np.nancumsum)(_cumulating("add", 0.0))
+records(np.nancumprod)(_cumulating("multiply", 1.0))
 
 
 def _accumulate(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None) -> Any:

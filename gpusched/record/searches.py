@@ -71,7 +71,7 @@ def searched(array: LazyChunk, numbers: Any, side: str) -> Any:
     common = np.dtype(np.float32) if common == HALF else common
     if not {array.dtype.kind, node.dtype.kind, common.kind} <= set("iuf"):
         raise UnfusibleError(GraphBreak.DTYPE, f"a search of {array.dtype} among {node.dtype}")
-    table = recorder.table(recorder.labels(node, padded, common, steps))
+    table = recorder.table(recorder.derived(node, padded, common, steps))
     value = recorder.cast(array._node, common)
     found = recorder.apply(f"search_{side}", (value, table, recorder.number(steps, PLACE)), PLACE)
     place = LazyChunk(recorder, found, fresh=True)
@@ -134,8 +134,8 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
     if not isinstance(values, Node) or values.shape != node.shape or count < 2:
         raise UnfusibleError(GraphBreak.OPERAND, "values that are not one for each of two points")
     wide = np.dtype(np.float64)
-    points = recorder.table(recorder.labels(node, padded, wide, steps))
-    table = recorder.table(recorder.labels(values, with_ends, left, right))
+    points = recorder.table(recorder.derived(node, padded, wide, steps))
+    table = recorder.table(recorder.derived(values, with_ends, left, right))
     arguments = (recorder.cast(x._node, wide), points, table, recorder.cast(count, PLACE),
                  recorder.number(steps, PLACE))  # fmt: skip
     found = recorder.apply("interpolate", arguments, wide)

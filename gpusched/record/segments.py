@@ -137,7 +137,7 @@ def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
         raise UnfusibleError(GraphBreak.OPERAND, "labels that are not a row of integers")
     if node.shape != array.shape[axis : axis + 1]:
         raise UnfusibleError(GraphBreak.OPERAND, "labels of another length than the axis")
-    return recorder.labels(node, placed, count)
+    return recorder.derived(node, placed, count)
 
 
 @records(np.bincount)

@@ -9,6 +9,7 @@ is made of the elements found is NumPy's arithmetic.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,9 +157,9 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
     if ordered:
-        leaf = recorder.labels(array._node, in_order, axes, length)
+        leaf = recorder.derived(array._node, in_order, axes, length)
     else:
-        leaf = recorder.rearranged(array._node, side_by_side, axes)
+        leaf = recorder.derived(array._node, side_by_side, axes, moves=True)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
     return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 
@@ -177,13 +178,13 @@ def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
         Where no kernel selects from them; the message is the reason.
     """
     recorder, marks = array._recorder, operand(array._recorder, labels)
-    order = recorder.labels(marks, by_label, count)
+    order = recorder.derived(marks, by_label, count)
     whole = lanes_of(at(array, order, array.ndim - 1), -1)
     if whole.ordered:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "few lanes of several labels each on a GPU")
-    ends = LazyChunk(recorder, recorder.labels(marks, ends_of, count))
+    ends = LazyChunk(recorder, recorder.derived(marks, ends_of, count))
     starts = LazyChunk(recorder, whole.starts)[..., np.newaxis] + ends[:-1]
-    return whole._replace(starts=starts._node, length=ends[1:] - ends[:-1])
+    return replace(whole, starts=starts._node, length=ends[1:] - ends[:-1])
 
 
 @own("portable")

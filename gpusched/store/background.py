@@ -28,6 +28,9 @@ class Background:
     """
 
     def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         self._lock = threading.Condition()
         self._wanted: dict[Handle, float] = {}
         self._pending: dict[Handle, None] = {}
@@ -76,6 +79,11 @@ class Background:
             self._budgets.note(handles, graph)
             return self._budgets.affordable(starting)
 
+    def consider(self, handles: Iterable[Handle], starting: float, graph: str = "") -> None:
+        """Have kernels compiled in idle time if that pays, as `considered` has it."""
+        if worth := self.considered(handles, starting, graph):
+            self.request(worth, 0.0, urgent=False)
+
     def _start(self) -> None:
         if self._threads >= THREADS or self._refused:
             return
@@ -122,41 +130,17 @@ class Background:
         with self._lock:
             return self._lock.wait_for(lambda: not self._threads, timeout)
 
-    def forget(self) -> None:
-        """Let what has not been compiled be asked for again, by another object."""
+    def begin_again(self) -> None:
+        """Start with nothing, in a process that has been forked off and has none of the threads."""
         for handle in self._pending:
             handle.requested = handle.urgent = False
+        self._clear()
 
 
-_process = Background()
+process = Background()
+"""This process's."""
+request, consider, pending, join = (
+    process.request, process.consider, process.pending, process.join,
+)  # fmt: skip
 
-
-def _begin_again() -> None:
-    """Start with nothing, in a process that has been forked off and has none of the threads."""
-    global _process
-    _process.forget()
-    _process = Background()
-
-
-os.register_at_fork(after_in_child=_begin_again)
-
-
-def request(handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:
-    """Have kernels compiled in this process's background; see `Background.request`."""
-    _process.request(handles, gain, urgent)
-
-
-def consider(handles: Iterable[Handle], starting: float, graph: str = "") -> None:
-    """Have kernels compiled in idle time if that pays; see `Background.considered`."""
-    if worth := _process.considered(handles, starting, graph):
-        request(worth, 0.0, urgent=False)
-
-
-def pending() -> list[Handle]:
-    """Return the kernels that this process has asked for, and that are not compiled yet."""
-    return _process.pending()
-
-
-def join(timeout: float | None = None) -> bool:
-    """Wait until all is compiled that this process has asked for; return whether it is."""
-    return _process.join(timeout)
+os.register_at_fork(after_in_child=process.begin_again)

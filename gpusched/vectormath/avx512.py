@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
-from numba import float32, types
-from numba.extending import intrinsic
+from numba import float32
 
 from gpusched.vectormath import variants
-from gpusched.vectormath.bits import device, fma
+from gpusched.vectormath.bits import device, fma, of_floats
 
 HAS_AVX512 = all(variants.features().get(name) for name in ("avx512f", "avx512dq", "avx512vl"))
 """Whether numba compiles for a processor with these instructions."""
@@ -68,7 +68,7 @@ def _function(module: Any, name: str, symbol: str, kind: Any, count: int, attrib
     return function
 
 
-def _emit(builder: Any, name: str, args: Any) -> Any:
+def _emit(name: str, builder: Any, *args: Any) -> Any:
     """Return the call of an instruction's function, which loops have in its form for vectors."""
     module, kind, count = builder.module, args[0].type, len(args)
     symbol = f"{variants.PREFIX}{name}.{'f32' if kind == ir.FloatType() else 'f64'}"
@@ -83,35 +83,16 @@ def _emit(builder: Any, name: str, args: Any) -> Any:
     return found
 
 
-def _of_one(instruction: str) -> Any:
-    @intrinsic
-    def call(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return _emit(builder, instruction, args)
-
-        return (x(x), generate) if isinstance(x, types.Float) else None
-
-    return call
-
-
-exponent = _of_one("exponent")
+exponent = of_floats(1, partial(_emit, "exponent"))
 """The whole number n of 2**n <= |x| < 2**(n + 1), as a float; -inf for 0, inf for inf."""
-mantissa = _of_one("mantissa")
+mantissa = of_floats(1, partial(_emit, "mantissa"))
 """x / 2**exponent(x), in [1, 2); 1 for 0 and inf, NaN for what is negative."""
-reciprocal_estimate = _of_one("reciprocal_estimate")
+reciprocal_estimate = of_floats(1, partial(_emit, "reciprocal_estimate"))
 """1/x to 14 bits."""
-root_estimate = _of_one("root_estimate")
+root_estimate = of_floats(1, partial(_emit, "root_estimate"))
 """1/sqrt(x) to 14 bits."""
-
-
-@intrinsic
-def scale(typing_context: Any, x: Any, n: Any) -> Any:
-    """Return x * 2**floor(n), rounded once; n is a float."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _emit(builder, "scale", args)
-
-    return (x(x, n), generate) if isinstance(x, types.Float) and x == n else None
+scale = of_floats(2, partial(_emit, "scale"))
+"""x * 2**floor(n), rounded once, of x and a float n."""
 
 
 @device

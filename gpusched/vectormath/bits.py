@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from functools import partial
+from inspect import Parameter, Signature
 from typing import Any
 
 import llvmlite.binding
@@ -40,28 +42,49 @@ PI, PI_LOW = 3.141592653589793, 1.2246467991473532e-16
 HALF_PI_LOW_F32, PI_LOW_F32 = -4.371138828673793e-08, -8.742277657347586e-08
 """Half of pi, and pi, in two parts."""
 
+Instructions = Callable[..., Any]
+"""Given a builder of LLVM's, and numbers there: returns the result."""
+
+
+def of_floats(arity: int, instructions: Instructions) -> Any:
+    """Return a function of so many floats of one dtype, which its result has."""
+
+    def typed(typing_context: Any, *given: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return instructions(builder, *args)
+
+        alike = isinstance(given[0], types.Float) and len(set(given)) == 1
+        return (given[0](*given), generate) if alike else None
+
+    # numba would pass several as one tuple.
+    names = ["typing_context", *("x", "y", "z")[:arity]]
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    setattr(typed, "__signature__", Signature(parameters))  # noqa: B010  mypy knows of none
+    return intrinsic(typed)
+
+
+def llvm(name: str, builder: Any, *args: Any) -> Any:
+    """Return what LLVM's own function of a name makes of numbers of one type."""
+    kind = args[0].type
+    function_type = ir.FunctionType(kind, [kind] * len(args))
+    function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], fnty=function_type)
+    return builder.call(function, args)
+
+
 HAS_FMA = platform.machine() in ("aarch64", "arm64") or bool(
     llvmlite.binding.get_host_cpu_features().get("fma")
 )
 """Whether this processor multiplies and adds in one step; a C library call would be slow."""
 
 
-@intrinsic
-def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return ``a * b + c``, rounded once where the processor can."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _fma(builder, *args)
-
-    return (a(a, b, c), generate) if isinstance(a, types.Float) and a == b == c else None
-
-
 def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     if not HAS_FMA:
         return builder.fadd(builder.fmul(a, b), c)
-    function_type = ir.FunctionType(a.type, [a.type] * 3)
-    function = builder.module.declare_intrinsic("llvm.fma", [a.type], fnty=function_type)
-    return builder.call(function, [a, b, c])
+    return llvm("fma", builder, a, b, c)
+
+
+fma = of_floats(3, _fma)
+"""Returns ``x * y + z``, rounded once where the processor can."""
 
 
 def polynomial(*coefficients: float) -> Any:
@@ -70,18 +93,14 @@ def polynomial(*coefficients: float) -> Any:
     They are rounded to the number's dtype. `tests.vectormath.coefficients` finds them.
     """
 
-    @intrinsic
-    def evaluate(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            constants = [ir.Constant(args[0].type, c) for c in coefficients]
-            total = constants[0]
-            for constant in constants[1:]:
-                total = _fma(builder, total, args[0], constant)
-            return total
+    def evaluate(builder: Any, x: Any) -> Any:
+        constants = [ir.Constant(x.type, c) for c in coefficients]
+        total = constants[0]
+        for constant in constants[1:]:
+            total = _fma(builder, total, x, constant)
+        return total
 
-        return (x(x), generate) if isinstance(x, types.Float) else None
-
-    return evaluate
+    return of_floats(1, evaluate)
 
 
 def device(function: Callable[..., Any], **options: Any) -> Any:
@@ -115,29 +134,17 @@ def opaque(module: Any, kind: Any, number: int) -> Any:
     return found
 
 
-@intrinsic
-def nonzero(typing_context: Any, x: Any) -> Any:
-    """Return x, but 1 where it is zero; LLVM does not know that it is so where x is not zero.
-
-    It computes both branches of a choice, and a division by zero in the one that is not taken
-    would raise the processor's flags.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero, one = (builder.load(opaque(builder.module, args[0].type, n)) for n in (0, 1))
-        return builder.select(builder.fcmp_unordered("!=", args[0], zero), args[0], one)
-
-    return (x(x), generate) if isinstance(x, types.Float) else None
+def _nonzero(builder: Any, x: Any) -> Any:
+    zero, one = (builder.load(opaque(builder.module, x.type, n)) for n in (0, 1))
+    return builder.select(builder.fcmp_unordered("!=", x, zero), x, one)
 
 
-@intrinsic
-def floor(typing_context: Any, x: Any) -> Any:
-    """Return the whole number below x, of its dtype; that of `math` is an integer."""
+nonzero = of_floats(1, _nonzero)
+"""Returns x, but 1 where it is zero; LLVM does not know that it is so where x is not zero.
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = args[0].type
-        function_type = ir.FunctionType(kind, [kind])
-        function = builder.module.declare_intrinsic("llvm.floor", [kind], fnty=function_type)
-        return builder.call(function, args)
+It computes both branches of a choice, and a division by zero in the one that is not taken would
+raise the processor's flags.
+"""
 
-    return (x(x), generate) if isinstance(x, types.Float) else None
+floor = of_floats(1, partial(llvm, "floor"))
+"""Returns the whole number below x, of its dtype; that of `math` is an integer."""

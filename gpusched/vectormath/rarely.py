@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpusched.vectormath import variants
+from gpusched.vectormath.bits import of_floats
 
 _NEVER = (1, 1 << 20)
 """How often elements are large, and are not, for the order of the machine code."""
@@ -91,7 +90,7 @@ def rarely(symbol: str, limit: float, arguments: int = 1) -> Any:
         that is given first, and they behind it.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def call(builder: Any, *args: Any) -> Any:
         module, kind = builder.module, args[0].type
         narrow = kind == ir.FloatType()
         name = f"{variants.PREFIX}{symbol}{'f' if narrow else ''}"
@@ -106,13 +105,4 @@ def rarely(symbol: str, limit: float, arguments: int = 1) -> Any:
         variants.offer(found, name, kind, len(args))
         return found
 
-    @intrinsic
-    def of_one(typing_context: Any, x: Any) -> Any:
-        return (x(x), generate) if isinstance(x, types.Float) else None
-
-    @intrinsic
-    def of_two(typing_context: Any, size: Any, x: Any, y: Any) -> Any:
-        same = isinstance(x, types.Float) and size == x == y
-        return (x(size, x, y), generate) if same else None
-
-    return {1: of_one, 2: of_two}[arguments]
+    return of_floats(1 if arguments == 1 else arguments + 1, call)

@@ -376,11 +376,9 @@ def test_another_tier_is_an_error() -> None:
 def test_a_forked_process_asks_for_itself(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = background.Background()
     handle = cache.kernels.handle(sample_kernel())
     handle.requested = handle.urgent = True
-    waiting._pending[handle] = None
-    monkeypatch.setattr(background, "_process", waiting)
+    monkeypatch.setattr(background.process, "_pending", {handle: None})
     # As if another thread were compiling it, and loading it.
     with handle._compiling, handle._looking:
         pid = os.fork()

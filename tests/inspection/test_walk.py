@@ -15,7 +15,7 @@ from gpusched.inspection.gather import gather
 from gpusched.inspection.standins import extent, fresh
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.walk import Walk
-from gpusched.record.held import owner
+from gpusched.plan.plan import owner
 
 from .programs import numbers
 

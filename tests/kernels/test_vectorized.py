@@ -20,7 +20,7 @@ import pytest
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.kernels.vectorized import Vectorized, vectorized
+from gpusched.kernels.vectorized import Vectorized
 from gpusched.record import catalogue
 from gpusched.record.catalogue import recorded_form
 from gpusched.store.statistics import reset_statistics, statistics
@@ -127,27 +127,27 @@ def test_loops_that_numba_has_not_compiled_are_its_own() -> None:
 def test_values_are_those_that_numba_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     x = numbers("f8")
     before = damped()(x)
-    form = vectorized(damped())
+    form = recorded_form(damped())
     assert form is not None
     monkeypatch.setitem(damped()._dispatcher.py_func.__globals__, "SCALE", 9.0)
-    assert vectorized(damped()) is None, "numba's loops have the old value"
+    assert recorded_form(damped()) is None, "numba's loops have the old value"
     np.testing.assert_array_equal(damped()(x), before)
     found = record(lambda x: damped()(x) * 2, x, backend="python")
     np.testing.assert_array_equal(found.result, before * 2)
     assert [name for name, _ in found.recorder.breaks] == ["damped"]
     monkeypatch.undo()
-    assert vectorized(damped()) == form
+    assert recorded_form(damped()) == form
 
 
 def test_forms_are_equal_if_they_compute_the_same() -> None:
     one, other, another = (made(f) for f in (3.0, 3.0, 4.0))
     for each in (one, other, another):
         each(1.0)
-    assert vectorized(one) == vectorized(other) != vectorized(another)
+    assert recorded_form(one) == recorded_form(other) != recorded_form(another)
     other(np.float32(1))
     other._compile_for_argtys((numba.float32,))
-    assert vectorized(one) != vectorized(other), "another loop may be chosen"
-    assert pickle.loads(pickle.dumps(vectorized(one))) == vectorized(one)
+    assert recorded_form(one) != recorded_form(other), "another loop may be chosen"
+    assert pickle.loads(pickle.dumps(recorded_form(one))) == recorded_form(one)
 
 
 @numba.njit
@@ -174,7 +174,7 @@ def test_functions_that_it_calls_are_part_of_the_kernel() -> None:
     found = check(lambda x: by_half()(x) * 2, numbers("f8"), backend="python")
     assert len(found.launches) == 1
     assert not found.recorder.breaks
-    assert vectorized(by_inverse()) is None, "numba's raises an error for zero"
+    assert recorded_form(by_inverse()) is None, "numba's raises an error for zero"
     found = check(lambda x: by_inverse()(x + 100) * 2, numbers("f8"), backend="python")
     assert [name for name, _ in found.recorder.breaks] == ["by_inverse"]
 
@@ -188,9 +188,9 @@ def of_an_array(x: Any) -> Any:
 
 
 def test_what_may_have_changed_since_it_was_compiled_is_numba_s() -> None:
-    assert vectorized(of_an_array()) is None
-    assert vectorized(made(2.0, fastmath=True)) is None
-    assert vectorized(np.add) is None
+    assert recorded_form(of_an_array()) is None
+    assert recorded_form(made(2.0, fastmath=True)) is None
+    assert recorded_form(np.add) is None
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_a_name_of_numpy_s_makes_no_ufunc_of_numpy_s() -> None:
 
 
 def test_the_form_calls_the_ufunc_itself_on_arrays() -> None:
-    form = vectorized(weighed())
+    form = recorded_form(weighed())
     assert isinstance(form, Vectorized)
     assert form.__name__ == "weighed"
     np.testing.assert_array_equal(form(numbers("f4"), 2), weighed()(numbers("f4"), 2))
@@ -273,18 +273,10 @@ def test_what_knows_a_library_is_imported_once_the_library_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "knows_a_library.py").write_text(
-        "from gpusched.record.catalogue import register\n"
-        "class Library:\n"
-        "    def owns(self, function): return function == 'a ufunc'\n"
-        "    def form(self, function): return 'its form'\n"
-        "register(Library())\n"
+        "def owns(function): return function == 'a ufunc'\ndef form(function): return 'its form'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(catalogue, "_libraries", [])
-    monkeypatch.setattr(catalogue, "_lazy", {})
-    catalogue.register_lazy("a_library", "knows_a_library")
+    monkeypatch.setitem(catalogue.LIBRARIES, "a_library", "knows_a_library")
     assert recorded_form("a ufunc") is None
     monkeypatch.setitem(sys.modules, "a_library", types.ModuleType("a_library"))
-    assert recorded_form("a ufunc") == "its form"
-    monkeypatch.delitem(sys.modules, "knows_a_library")
     assert recorded_form("a ufunc") == "its form"

@@ -134,7 +134,7 @@ def test_code_is_kept_without_pickles(directory: Path, monkeypatch: pytest.Monke
 )
 def test_code_of_another_form_is_refused(code: bytes) -> None:
     with pytest.raises(native.UnknownCodeError):
-        native.load(code)
+        native.load(code, sample_kernel())
 
 
 def test_every_folder_of_the_cache_is_its_users_alone(tmp_path: Path) -> None:

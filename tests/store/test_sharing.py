@@ -12,7 +12,6 @@ import pytest
 
 from gpusched.backends.cache import KernelCache
 from gpusched.backends.cuda import runtime
-from gpusched.backends.cuda.compiler import Compiled
 from gpusched.store import codefiles, sharing
 from gpusched.store.statistics import count_compilation, reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
@@ -63,12 +62,12 @@ def use() -> None:
     np.testing.assert_array_equal(out, x * 3 + 1)
 
 
-def compile_cubin(cubin: bytes = CUBIN) -> Compiled:
-    def build() -> Compiled:
+def compile_cubin(cubin: bytes = CUBIN) -> bytes:
+    def build() -> tuple[bytes, bytes]:
         count_compilation("add_1", 0.25)
-        return Compiled("add_1", (9, 0), cubin)
+        return cubin, cubin
 
-    return runtime.cached("add_1", "text", (9, 0), build)[0]
+    return sharing.obtain(runtime.wanted("add_1", "text", (9, 0)), bytes, build)[0]
 
 
 def files(folder: Path) -> list[Path]:
@@ -99,7 +98,7 @@ def test_no_folder_is_needed_to_receive(others: Others, folder: Path | None) -> 
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         use()
         compile_cubin()
-        assert compile_cubin(b"other").cubin == CUBIN
+        assert compile_cubin(b"other") == CUBIN
     counts = statistics()
     assert (counts.compilations, counts.kernels_received) == (2, 2)
     assert not others.files
@@ -108,8 +107,9 @@ def test_no_folder_is_needed_to_receive(others: Others, folder: Path | None) -> 
 def test_cubins_of_other_gpus_are_others(others: Others) -> None:
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         for cc in ((8, 0), (9, 0)):
-            _, built = runtime.cached("add_1", "text", cc, lambda: Compiled("add_1", (9, 0), CUBIN))
-            assert built
+            wanted = runtime.wanted("add_1", "text", cc)
+            _, origin = sharing.obtain(wanted, bytes, lambda: (CUBIN, CUBIN))
+            assert origin is sharing.ObtainedFrom.COMPILED
 
 
 def test_damage_on_the_way_is_seen(others: Others, folder: Path | None) -> None:
@@ -118,7 +118,7 @@ def test_damage_on_the_way_is_seen(others: Others, folder: Path | None) -> None:
     others.codes[key] = codefiles.seal("another key", CUBIN)
     for path in files(folder) if folder else ():
         path.unlink()
-    assert compile_cubin(b"compiled here").cubin == b"compiled here"
+    assert compile_cubin(b"compiled here") == b"compiled here"
     assert statistics().kernels_unshared == {"damaged code from the cluster": 1}
     assert others.codes[key] == codefiles.seal(key, b"compiled here")
 

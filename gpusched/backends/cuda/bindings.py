@@ -31,16 +31,12 @@ from gpusched.emit.skeleton.source_lines import EXTRAS, POSITIONS
 
 _NONE: Mapping[str, ScalarFunction] = {}
 
-LIBDEVICE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-             "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "gamma": "tgamma",
-             "gammaln": "lgamma", "power": "pow"}  # fmt: skip
-"""Functions that libdevice calls otherwise than NumPy or SciPy."""
-
 
 def _call(builder: Any, name: str, *args: Any) -> Any:
     """Return libdevice's function of the arguments' dtype."""
     kind = args[0].type
-    symbol = f"__nv_{LIBDEVICE.get(name, name)}{'f' if kind == ir.FloatType() else ''}"
+    known = "tgamma" if name == "gamma" else scalar_math.in_math(name)
+    symbol = f"__nv_{known}{'f' if kind == ir.FloatType() else ''}"
     function = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(kind, [kind] * len(args)), symbol
     )
@@ -213,7 +209,7 @@ def load(
 
     `defined` are the users' functions that it calls.
     """
-    found = dict(namespace()) | {key: value.for_cuda() for key, value in defined.items()}
+    found = dict(namespace()) | {key: value.for_cuda for key, value in defined.items()}
     exec(compile(text, filename, "exec"), found)
     for key, value in list(found.items()):
         if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:

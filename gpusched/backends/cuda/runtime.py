@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
@@ -30,7 +30,7 @@ from gpusched.store.handles import CompiledKernel, Handle
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
-from gpusched.store.sharing import ObtainedFrom, Wanted, obtain
+from gpusched.store.sharing import Wanted, obtain
 from gpusched.store.statistics import count_compilation, updating
 
 
@@ -67,29 +67,6 @@ def wanted(name: str, text: str, cc: tuple[int, int], mathematics: str = EXACT) 
     root = kernelfiles.directory()
     path = root and root / "cubins" / toolchain(CUDA) / f"{name}-sm_{cc[0]}{cc[1]}-{key}.cubin"
     return Wanted(name, key, path)
-
-
-def cached(
-    name: str,
-    text: str,
-    cc: tuple[int, int],
-    build: Callable[[], Compiled],
-    mathematics: str = EXACT,
-) -> tuple[Compiled, bool]:
-    """Return the machine code of `text`, and whether it had to be built.
-
-    A file that is missing, cut short or changed is built again.
-    """
-
-    def load(cubin: bytes) -> Compiled:
-        return Compiled(name, cc, cubin)
-
-    def make() -> tuple[Compiled, bytes]:
-        compiled = build()
-        return compiled, compiled.cubin
-
-    compiled, origin = obtain(wanted(name, text, cc, mathematics), load, make)
-    return compiled, origin is ObtainedFrom.COMPILED
 
 
 def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
@@ -133,14 +110,6 @@ def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) 
     exact = kernel.mathematics == EXACT
     return compile_kernel(function, bindings.signature(kernel), cc, threads(kernel),
                           compiler.EXACT if exact else compiler.FAST)  # fmt: skip
-
-
-def _timed(name: str, build: Callable[[], Compiled]) -> Compiled:
-    """Return what is compiled in this thread, and count it."""
-    started = time.thread_time()
-    found = build()
-    count_compilation(name, time.thread_time() - started)
-    return found
 
 
 class GpuRuntime:
@@ -189,20 +158,22 @@ class GpuRuntime:
         """Return the loaded kernel."""
         self._device.use()
         text = skeleton.source(kernel)
+        asked = wanted(kernel.name, text, self.cc, kernel.mathematics)
 
-        def build() -> Compiled:
-            asked = wanted(kernel.name, text, self.cc, kernel.mathematics)
+        def build() -> tuple[bytes, bytes]:
             cubin = service.compiled(kernel, asked, self.cc)
-            if cubin is not None:
-                return Compiled(kernel.name, self.cc, cubin)
-            with service.here():
-                return _timed(kernel.name, lambda: _build(kernel, text, self.cc))
+            if cubin is None:
+                with service.here():
+                    started = time.thread_time()
+                    cubin = _build(kernel, text, self.cc).cubin
+                    count_compilation(kernel.name, time.thread_time() - started)
+            return cubin, cubin
 
         started = time.perf_counter()
-        compiled, _ = cached(kernel.name, text, self.cc, build, kernel.mathematics)
+        cubin, _ = obtain(asked, bytes, build)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
-        return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
+        return self._code(cubin, name=kernel.name).get_kernel(kernel.name)
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
         """Return the addresses of arrays in device memory."""

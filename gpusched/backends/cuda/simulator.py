@@ -101,7 +101,7 @@ class Simulator:
         register(filename, text)
         found = namespace()
         for name, function in generate.defined_functions(kernel).items():
-            found[name] = function.for_python()
+            found[name] = function.for_python
         exec(compile(text, filename, "exec"), found)
         code: Callable[..., None] = found["kernel"]
         return code

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from gpusched.emit.generate import first_total, joined_total, loaded, stored
-from gpusched.emit.hostloops.nest import Nest
-from gpusched.emit.kernel import Kernel
+from gpusched.emit.hostloops.nest import Along
 from gpusched.emit.policy import PART, SCANNED_COLUMNS
 
 
-class Scanned(Nest):
+class Scanned(Along):
     """Joins each element with the result before it, in their order, as NumPy does.
 
     Along contiguous elements, a part is computed first, in vectors, and then joined one by one.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.level = kernel.loops.index("scan")
-        self.tiled = self.level == self.innermost - 1
+    kind = "scan"
 
-    def loop(self, level: int) -> None:
-        """Open a loop around the innermost one; the scanned one within one over tiles."""
-        if level == self.level and self.tiled:
-            self.parts(SCANNED_COLUMNS)
-        super().loop(level)
-
-    def parts(self, size: int) -> None:
-        """Open a loop over parts of the innermost loop, and move operands to their start."""
-        self.open_parts(size)
-        self.to_start(self.operands)
+    def columns(self) -> int:
+        """Return how many columns are joined before the next ones."""
+        return SCANNED_COLUMNS
 
     def body(self) -> None:
         """Write the innermost loop."""
@@ -41,15 +30,14 @@ class Scanned(Nest):
         """Join a row with the results of the row before."""
         self.hoist(self.still)
         self.write(f"is_first = {self.is_first()}")
-        count = "count" if self.tiled else f"n{self.innermost}"
         for name, output in zip(self.outputs, self.kernel.outputs, strict=True):
             own, step = self.current[name], f"{name}_s{self.level}"
             self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
             self.open("if is_first:")
-            self.open(f"for i in range({count}):")
+            self.open(f"for i in range({self.count}):")
             self.write(f"{self.place(name, 'i')} = {stored(output, first_total(output))}")
             self.depth -= 2
-        self.open(f"for i in range({count}):")
+        self.open(f"for i in range({self.count}):")
         values = [f"value{k}" for k in range(len(self.outputs))]
         self.compute(values, self.values("i"))
         for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from gpusched.emit.generate import combine
-from gpusched.emit.hostloops.nest import Nest
-from gpusched.emit.kernel import Access, Kernel
+from gpusched.emit.hostloops.nest import Along
+from gpusched.emit.kernel import Access
 from gpusched.emit.policy import LABELLED_COLUMNS, LABELLED_LANES
 
 
-class Segmented(Nest):
+class Segmented(Along):
     """Joins rows, or single elements, to what is at their label's place; leaves out labels below 0.
 
     Each place is written by one element after the other, in their order.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.level = kernel.loops.index("reduce")
-        """The loop along the labels."""
-        self.tiled = self.level == self.innermost - 1
+    kind = "reduce"
 
-    def loop(self, level: int) -> None:
-        """Open a loop around the innermost one; that along the labels within one over tiles."""
-        if level == self.level and self.tiled:
-            self.open_parts(self._columns())
-            self.enter_block()
-            self.to_start(self.outputs)
-        super().loop(level)
-
-    def _columns(self) -> int:
+    def columns(self) -> int:
         """Return how many columns are joined before the next ones."""
         accesses = map(self.access, self.taken)
         return LABELLED_LANES if Access.STRIDED in accesses else LABELLED_COLUMNS
@@ -48,7 +36,7 @@ class Segmented(Nest):
     def body(self) -> None:
         """Write the innermost loop."""
         self.hoist(self.still)
-        self.open(f"for i in range({'count' if self.tiled else f'n{self.innermost}'}):")
+        self.open(f"for i in range({self.count}):")
         if self.level == self.innermost:
             self.write(f"label = {super().label('i')}")
             self.open("if label >= 0:")

@@ -268,7 +268,7 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
         return Kind.ARRAY, False
     if called.name == "astype":
         return _astype(args, names)
-    _check(called.name, METHODS[called.name], args, names)
+    _check(called.name, METHODS[called.name], (Known(None), *args), names)
     fresh, sharing = method_has(called.name, "fresh"), method_has(called.name, "view")
     return Kind.FRESH if fresh else Kind.ARRAY, sharing
 

@@ -13,6 +13,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from gpusched.kernels.host.cuda_names import ATOMICS
+
 
 def device(function: Callable[..., Any]) -> Any:
     """Return a function compiled as a part of kernels, which allocate nothing."""
@@ -88,15 +90,8 @@ def _compare_and_swap(array: Any, index: Any, old: Any, value: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Any] = {
-    "inside": inside,
-    "atomic_add": _atomic(lambda a, b: a + b),
-    "atomic_sub": _atomic(lambda a, b: a - b),
-    "atomic_max": _atomic(lambda a, b: b if b > a else a),
-    "atomic_min": _atomic(lambda a, b: b if b < a else a),
-    "atomic_and": _atomic(lambda a, b: a & b),
-    "atomic_or": _atomic(lambda a, b: a | b),
-    "atomic_xor": _atomic(lambda a, b: a ^ b),
-    "atomic_exch": _atomic(lambda a, b: b),
+    **{f"atomic_{name.rstrip('_')}": _atomic(change) for name, change in ATOMICS.items()},
     "atomic_cas": _compare_and_swap,
+    "inside": inside,
 }
 """By their names in the source."""

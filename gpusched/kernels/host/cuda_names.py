@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,17 @@ Path = tuple[str, ...]
 KNOWN = ("grid", "gridsize", "threadIdx", "blockIdx", "blockDim", "gridDim", "syncthreads",
          "threadfence", "threadfence_block", "shared", "local", "atomic")  # fmt: skip
 """What the CPU has; `warpsize` and dtypes too, which may be read from elsewhere."""
+
+
+ATOMICS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "max": lambda a, b: b if b > a else a,
+    "min": lambda a, b: b if b < a else a, "and_": lambda a, b: a & b, "or_": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b, "exch": lambda a, b: b,
+}  # fmt: skip
+"""What atomic operations of one number make of what is there; ``cas`` takes two."""
+
+WARP = 32
+"""What ``warpsize`` is."""
 
 
 class CudaNames:

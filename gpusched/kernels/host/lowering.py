@@ -11,14 +11,19 @@ import numpy as np
 from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import parse_expression
 from gpusched.kernels.errors import NotCompiledError
-from gpusched.kernels.host.cuda_names import CudaNames, Path, dtype_named, numpy_dtype
+from gpusched.kernels.host.cuda_names import (
+    ATOMICS,
+    WARP,
+    CudaNames,
+    Path,
+    dtype_named,
+    numpy_dtype,
+)
 
 AXES = ("x", "y", "z")
 POSITIONS = {"threadIdx": "thread", "blockIdx": "block", "blockDim": "threads", "gridDim": "blocks"}
 CONTEXT = tuple(f"{name}_{axis}" for name in POSITIONS.values() for axis in AXES)
 """Variables that hold where a thread is: ``thread_x`` and so on."""
-ATOMICS = ("add", "sub", "max", "min", "and_", "or_", "xor", "exch", "cas")
-WARP = 32
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class _Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         if path[0] in ("grid", "gridsize") and len(path) == 1:
             return self._grid(path[0], node)
-        if path[0] == "atomic" and len(path) == 2 and path[1] in ATOMICS:
+        if path[0] == "atomic" and len(path) == 2 and path[1] in (*ATOMICS, "cas"):
             return self._atomic(path[1], node)
         if len(path) == 1 and dtype_named(path[0]) is not None:
             raise NotCompiledError(f"cuda.{path[0]}(...) is a conversion; import it from numba")

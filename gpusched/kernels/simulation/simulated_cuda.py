@@ -8,12 +8,9 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from gpusched.backends.cuda.simulated_threads import Thread, barrier, current, place
+from gpusched.kernels.host.cuda_names import ATOMICS, WARP, numpy_dtype
 from gpusched.kernels.simulation.watched_arrays import Tracked, tracked, uninitialised
-
-_WARP = 32
 
 
 class _Position:
@@ -55,7 +52,7 @@ def shared_array(shape: Any, dtype: Any) -> Tracked:
     key, thread.declared = thread.declared, thread.declared + 1
     if key not in thread.block.memory:
         line = sys._getframe(1).f_lineno
-        array = uninitialised(shape, _dtype(dtype))
+        array = uninitialised(shape, numpy_dtype(dtype))
         thread.block.memory[key] = tracked(array, f"the shared array of line {line}", shared=True)
     found: Tracked = thread.block.memory[key]
     return found
@@ -63,15 +60,8 @@ def shared_array(shape: Any, dtype: Any) -> Tracked:
 
 def local_array(shape: Any, dtype: Any) -> Tracked:
     """Return an array of the running thread's own."""
-    array = uninitialised(shape, _dtype(dtype))
+    array = uninitialised(shape, numpy_dtype(dtype))
     return Tracked(array, f"the local array of line {sys._getframe(1).f_lineno}", None, array)
-
-
-def _dtype(dtype: Any) -> np.dtype:
-    from numba import types
-    from numba.np.numpy_support import as_dtype
-
-    return as_dtype(dtype) if isinstance(dtype, types.Type) else np.dtype(dtype)
 
 
 def _atomic(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -91,13 +81,6 @@ def _fence() -> None:
     """Do nothing: a simulated thread's writes are seen at once."""
 
 
-_ATOMIC: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "max": max, "min": min,
-    "and_": lambda a, b: a & b, "or_": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-    "exch": lambda a, b: b,
-}  # fmt: skip
-
-
 class _Names(SimpleNamespace):
     """The names there are; any other is an error that says so."""
 
@@ -110,7 +93,7 @@ def cuda() -> Any:
     """Return what stands for the module."""
     from numba import types
 
-    atomics = {name: _atomic(change) for name, change in _ATOMIC.items()}
+    atomics = {name: _atomic(change) for name, change in ATOMICS.items()}
     dtypes = {
         name: getattr(types, name)
         for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -123,7 +106,7 @@ def cuda() -> Any:
         gridDim=_Position(lambda t: t.grid),
         grid=grid,
         gridsize=gridsize,
-        warpsize=_WARP,
+        warpsize=WARP,
         syncthreads=barrier,
         threadfence=_fence,
         threadfence_block=_fence,

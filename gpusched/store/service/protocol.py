@@ -1,6 +1,6 @@
 """Messages between the compile service, its clients and its workers.
 
-A frame is two lengths of 4 bytes, a message as JSON, and bytes that go with it. Nothing in it is
+A frame is a line: a message as JSON, with the bytes that go with it in base64. Nothing in it is
 unpickled: a kernel is data, and machine code is checked against its key where it is loaded. All the
 same, who can send a kernel can have code run, since its statements become Python's source: only
 processes of the same user may connect, see `gpusched.store.service.start`.
@@ -9,13 +9,12 @@ processes of the same user may connect, see `gpusched.store.service.start`.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
-import struct
 from typing import Any, BinaryIO
 
-_LENGTHS = struct.Struct(">II")
 LARGEST = 1 << 28
-"""Bytes of a message or of what goes with it; more is taken for damage."""
+"""Bytes of a line; more is taken for damage."""
 
 Frame = tuple[dict[str, Any], bytes]
 
@@ -34,8 +33,7 @@ def packed(message: dict[str, Any], payload: bytes = b"") -> bytes:
     >>> read(io.BytesIO(packed({"op": "made"}, b"code")))
     ({'op': 'made'}, b'code')
     """
-    text = json.dumps(message).encode()
-    return _LENGTHS.pack(len(text), len(payload)) + text + payload
+    return json.dumps([message, base64.b64encode(payload).decode()]).encode() + b"\n"
 
 
 def read(stream: BinaryIO) -> Frame | None:
@@ -46,50 +44,29 @@ def read(stream: BinaryIO) -> Frame | None:
     FrameError
         If the stream ends within a frame, or holds something else.
     """
-    head = _exactly(stream, _LENGTHS.size)
-    if not head:
-        return None
-    length, size = _lengths(head)
-    text, payload = _exactly(stream, length), _exactly(stream, size)
-    if len(text) < length or len(payload) < size:
-        raise FrameError("the stream ends within a frame")
-    return _message(text), payload
+    line = stream.readline(LARGEST)
+    return _frame(line) if line else None
 
 
 async def receive(stream: asyncio.StreamReader) -> Frame | None:
-    """Return the next frame; None at the end, also within a frame."""
+    """Return the next frame; None at the end, also within a frame; raise what `read` raises."""
     try:
-        length, size = _lengths(await stream.readexactly(_LENGTHS.size))
-        text = await stream.readexactly(length)
-        return _message(text), await stream.readexactly(size)
-    except (asyncio.IncompleteReadError, ConnectionError):
+        line = await stream.readline()
+    except ConnectionError:
         return None
-
-
-def _exactly(stream: BinaryIO, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        more = stream.read(count - len(found))
-        if not more:
-            break
-        found += more
-    return found
-
-
-def _lengths(head: bytes) -> tuple[int, int]:
-    if len(head) < _LENGTHS.size:
-        raise FrameError("the stream ends within a frame")
-    length, size = _LENGTHS.unpack(head)
-    if max(length, size) > LARGEST:
-        raise FrameError(f"a frame of {length} and {size} bytes")
-    return length, size
-
-
-def _message(text: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
     except ValueError as error:
-        raise FrameError(f"a message that is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise FrameError(f"a message that is not an object: {found!r:.100}")
-    return found
+        raise FrameError(f"a line that is too long: {error}") from error
+    return _frame(line) if line.endswith(b"\n") else None
+
+
+def _frame(line: bytes) -> Frame:
+    if not line.endswith(b"\n"):
+        raise FrameError("the stream ends within a frame")
+    try:
+        message, payload = json.loads(line)
+        found = base64.b64decode(payload, validate=True)
+    except (ValueError, TypeError) as error:
+        raise FrameError(f"a line that is not a frame: {line!r:.100}") from error
+    if not isinstance(message, dict):
+        raise FrameError(f"a message that is not an object: {message!r:.100}")
+    return message, found

@@ -75,7 +75,9 @@ class Server:
 
     async def serve(self) -> None:
         """Listen until there has been nothing to do for long, or a client says stop."""
-        listening = await asyncio.start_unix_server(self._client, sock=self._listening)
+        listening = await asyncio.start_unix_server(
+            self._client, sock=self._listening, limit=protocol.LARGEST
+        )
         try:
             while not self._is_over():
                 self._take_left()

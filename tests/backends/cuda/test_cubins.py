@@ -8,7 +8,7 @@ import dask
 import pytest
 
 from gpusched.backends.cuda import runtime
-from gpusched.backends.cuda.compiler import Compiled
+from gpusched.store.sharing import ObtainedFrom, obtain
 
 CC = (9, 0)
 CODE = b"\x7fELF" + bytes(range(256)) * 20
@@ -16,9 +16,10 @@ CODE = b"\x7fELF" + bytes(range(256)) * 20
 
 def get(text: str = "text", cc: tuple[int, int] = CC) -> bool:
     """Return whether the cubin had to be built."""
-    found, built = runtime.cached("add_1234", text, cc, lambda: Compiled("add_1234", cc, CODE))
-    assert (found.name, found.cc, found.cubin) == ("add_1234", cc, CODE)
-    return built
+    wanted = runtime.wanted("add_1234", text, cc)
+    found, origin = obtain(wanted, bytes, lambda: (CODE, CODE))
+    assert found == CODE
+    return origin is ObtainedFrom.COMPILED
 
 
 def test_found_again_for_the_same_text_and_kind(tmp_path: Path) -> None:

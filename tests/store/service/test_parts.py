@@ -38,7 +38,8 @@ class TestFrames:
         assert protocol.read(stream) is None
 
     @pytest.mark.parametrize("content", [
-        b"\0", b"\0\0\0\1\0\0\0\0", b"\xff" * 8, b"\0\0\0\2\0\0\0\0[]", b"\0\0\0\1\0\0\0\0{",
+        b"\0", b"\xff" * 8 + b"\n", b"{}\n", b"1\n", b'[[], ""]\n', b'[{}, "x"]\n',
+        b"[{}, 1]\n", protocol.packed({})[:-1],
     ])  # fmt: skip
     def test_anything_else_is_refused(self, content: bytes) -> None:
         with pytest.raises(protocol.FrameError):
