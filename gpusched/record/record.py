@@ -379,21 +379,22 @@ class Recorder:
         return cast(list[Reduce], found)
 
     def derived(
-        self, node: Node, function: Callable[..., Any], *args: Any, moves: bool = False
-    ) -> Leaf:
+        self, node: Node, function: Callable[..., Any], *args: Any,
+        unfilled: Callable[..., Any] | None = None,
+    ) -> Leaf:  # fmt: skip
         """Return what a function makes of a node and some numbers; once for the same ones.
 
         Parameters
         ----------
-        moves
-            Whether it only moves elements, whatever they are.
+        unfilled
+            Of a function that only moves elements, whatever they are: as in `call`.
         """
         register = self.register(node)
         # What stands in for labels that are still to be computed may be beyond all arrays.
-        copies = moves or register not in self._stood_in
+        copies = unfilled is not None or register not in self._stood_in
 
         def make() -> Node:
-            return self.made_leaf(register, function, *args, copies=copies)
+            return self.made_leaf(register, function, *args, copies=copies, unfilled=unfilled)
 
         return cast(Leaf, self.interned(("derived", function, register, *args), make))
 
@@ -697,7 +698,7 @@ class Recorder:
         return self.contents[register]
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any,
-             copies: bool = False) -> Any:  # fmt: skip
+             copies: bool = False, unfilled: Callable[..., Any] | None = None) -> Any:  # fmt: skip
         """Call `function` on arrays that exist; return its results as nodes where they can be.
 
         Parameters
@@ -709,6 +710,9 @@ class Recorder:
         copies
             Whether it only moves elements, or shows them in another way: then it is called with
             what stands in for arrays, too, and once more when those are there.
+        unfilled
+            Of such a function, what to call in its place until the values are needed: returns what
+            its result will be like, without moving anything.
         """
         if self.moved and not copies and not has(function, "portable"):
             name = self.breaks[-1][0] if self.breaks else _name(function)
@@ -718,12 +722,13 @@ class Recorder:
         if self._cut and not copies:
             args, kwargs = changed(args, self._owning), changed(kwargs, self._owning)
         read = used_registers(args) | used_registers(kwargs)
-        waits = not read.isdisjoint(self._stood_in)
+        waits = unfilled is not None or not read.isdisjoint(self._stood_in)
         if not copies:
             self.demand()
             self.repeatable, waits = False, False
         with collecting(heeded()):
-            found = function(*substitute(args, registers), **substitute(kwargs, registers))
+            called = unfilled or function
+            found = called(*substitute(args, registers), **substitute(kwargs, registers))
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
@@ -799,10 +804,11 @@ class Recorder:
         return [n for n in every if isinstance(n, Reduce) and id(n) not in self.done]
 
     def made_leaf(
-        self, register: int, function: Callable[..., Any], *args: Any, copies: bool = False
-    ) -> Leaf:
-        """Return the node of what a function makes of what a register holds."""
-        found = self.call(function, (Register(register), *args), {}, copies)
+        self, register: int, function: Callable[..., Any], *args: Any, copies: bool = False,
+        unfilled: Callable[..., Any] | None = None,
+    ) -> Leaf:  # fmt: skip
+        """Return the node of what a function makes of what a register holds, see `call`."""
+        found = self.call(function, (Register(register), *args), {}, copies, unfilled)
         assert isinstance(found, Leaf)
         return found
 

@@ -108,12 +108,19 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     moved = np.moveaxis(array, axes, range(-len(axes), 0))
     if moved.flags.c_contiguous:
         return moved.reshape(-1)
-    found = np.empty_like(moved, order="C")
+    found = unfilled(array, axes).reshape(moved.shape)
     together = ROWS if type(found) is np.ndarray else moved.shape[-1]
     for start in range(0, moved.shape[-1], together):
         part = (..., slice(start, start + together))
         found[part] = moved[part]
     return found.reshape(-1)
+
+
+def unfilled(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Return an array like the one that `side_by_side` returns, without the elements."""
+    moved = np.moveaxis(array, axes, range(-len(axes), 0))
+    contiguous = moved.flags.c_contiguous
+    return (moved if contiguous else np.empty_like(moved, order="C")).reshape(-1)
 
 
 @own("portable")
@@ -159,7 +166,7 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if ordered:
         leaf = recorder.derived(array._node, in_order, axes, length)
     else:
-        leaf = recorder.derived(array._node, side_by_side, axes, moves=True)
+        leaf = recorder.derived(array._node, side_by_side, axes, unfilled=unfilled)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
     return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
 

@@ -17,7 +17,7 @@ import gpusched
 from gpusched.adapters.numpy import METHODS
 from gpusched.breaks import GraphBreak
 from gpusched.emit import scalars
-from gpusched.record.selection import lanes_of, side_by_side
+from gpusched.record.selection import lanes_of, side_by_side, unfilled
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import check, record
 from tests.tiers import every, exhaustive
@@ -136,6 +136,33 @@ def test_lanes_are_side_by_side(axes: tuple[int, ...]) -> None:
     array = RANDOM.normal(size=(600, 3, 2))
     expected = np.moveaxis(array, axes, range(-len(axes), 0)).ravel()
     np.testing.assert_array_equal(side_by_side(array, axes), expected)
+
+
+@pytest.mark.parametrize("axes", [(0,), (2,), (2, 0), (0, 1, 2)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_stands_in_for_lanes_is_like_them(order: Any, axes: tuple[int, ...]) -> None:
+    array = np.asarray(RANDOM.normal(size=(60, 3, 2)), order=order)
+    one, other = side_by_side(array, axes), unfilled(array, axes)
+    assert (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+    assert np.may_share_memory(one, array) == np.may_share_memory(other, array)
+
+
+@pytest.mark.parametrize("mode", ["off", *exhaustive("wait")])
+def test_recording_moves_no_elements(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = []
+
+    def noted(*args: Any) -> Any:
+        moved.append(args)
+        return side_by_side(*args)
+
+    monkeypatch.setattr("gpusched.record.selection.side_by_side", noted)
+    values = RANDOM.normal(size=(50, 40))
+    x = da.from_array(values, chunks=(50, 10))
+    own = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.compile": mode}
+    with dask.config.set(own), gpusched.enable():
+        found = da.median(x * 2, axis=0).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.median(values * 2, axis=0))
+    assert len(moved) == (0 if mode == "off" else 4)
 
 
 def test_what_is_left_to_numpy() -> None:
