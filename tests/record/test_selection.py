@@ -147,8 +147,8 @@ def test_what_stands_in_for_lanes_is_like_them(order: Any, axes: tuple[int, ...]
     assert np.may_share_memory(one, array) == np.may_share_memory(other, array)
 
 
-@pytest.mark.parametrize("mode", ["off", *exhaustive("wait")])
-def test_recording_moves_no_elements(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tier", ["unfused", *exhaustive("fused")])
+def test_recording_moves_no_elements(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
 
     def noted(*args: Any) -> Any:
@@ -158,11 +158,11 @@ def test_recording_moves_no_elements(mode: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("gpusched.record.selection.side_by_side", noted)
     values = RANDOM.normal(size=(50, 40))
     x = da.from_array(values, chunks=(50, 10))
-    own = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.compile": mode}
+    own = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.tier": tier}
     with dask.config.set(own), gpusched.enable():
         found = da.median(x * 2, axis=0).compute(scheduler="sync")
     np.testing.assert_array_equal(found, np.median(values * 2, axis=0))
-    assert len(moved) == (0 if mode == "off" else 4)
+    assert len(moved) == (0 if tier == "unfused" else 4)
 
 
 def test_what_is_left_to_numpy() -> None:
