@@ -48,6 +48,7 @@ OWNERS: dict[str, Any] = {
     "Scheduler": Scheduler,
     "Worker": Worker,
     "_signals": importlib.import_module("distributed._signals"),
+    "aggregations": importable("flox.aggregations"),
     "client": Client,
     "dask_worker": dask_worker,
     "dispatch": Dispatch,

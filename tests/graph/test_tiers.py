@@ -61,7 +61,8 @@ class Compiler:
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
     """Let all kernels be unknown, and compiled by a compiler that waits for a word."""
     found = Compiler()
-    monkeypatch.setattr(background, "request", found.request)
+    for asked in (background, background.process):
+        monkeypatch.setattr(asked, "request", found.request)
     settings = {"fusion.compile": "background", "fusion.cache-directory": str(tmp_path),
                 "fusion.minimum-elements": 0}  # fmt: skip
     cache.kernels.clear()
