@@ -42,7 +42,7 @@ def owner(array: Any) -> Any:
     """
     found = array
     while (array := getattr(array, "base", None)) is not None:  # That of some views is no array.
-        found = array if hasattr(array, "__array_ufunc__") else found
+        found = array if hasattr(array, "__array_ufunc__") and hasattr(array, "nbytes") else found
     return found
 
 

@@ -396,7 +396,8 @@ class Recorder:
         def make() -> Node:
             return self.made_leaf(register, function, *args, copies=copies, unfilled=unfilled)
 
-        return cast(Leaf, self.interned(("derived", function, register, *args), make))
+        # -0.0 equals 0.0, and is another number.
+        return cast(Leaf, self.interned(("derived", function, register, repr(args)), make))
 
     def table(self, leaf: Leaf) -> Table:
         """Return the node of an array of one axis that operations get as a whole."""

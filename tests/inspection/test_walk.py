@@ -49,6 +49,19 @@ def test_views_of_one_array_are_held_once() -> None:
     assert held([array[:10], array[10:20]]) == 160
 
 
+def test_what_lends_its_memory_need_not_be_an_array() -> None:
+    class Lender(np.lib.mixins.NDArrayOperatorsMixin):
+        def __init__(self, array: np.ndarray) -> None:
+            self.__array_interface__ = array.__array_interface__
+            self.array = array
+
+        def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
+            return NotImplemented
+
+    for lent in (np.asarray(Lender(np.zeros(10))), np.frombuffer(bytearray(80))):
+        assert owner(lent[2:][::2]) is lent
+
+
 def test_stand_ins_of_what_calls_make_take_no_memory() -> None:
     # Each of the joined chunks is of a kind of its own, as its pieces are cut at other places.
     x = da.zeros((4000, 4000), chunks=(90, 4000)).rechunk((4000, 90), method="tasks")

@@ -107,6 +107,14 @@ def test_values_between_points_are_numpy_s(name: str, backend: str) -> None:
     assert len(found.launches) == 1
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_zeros_beside_points_keep_their_signs(backend: str) -> None:
+    def signs(a: Any) -> Any:
+        return tuple(1 / np.interp(a, EDGES, EDGES + 9, left=left) for left in (0.0, -0.0, 0))
+
+    check(signs, np.linspace(-9.0, 0.0, 9), backend=backend, ulp=4)
+
+
 UNIFORM = {
     "floats": (100, (-2.5, 2.5)),
     "integers": (7, (-2, 3)),
