@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -24,7 +25,7 @@ from dask._task_spec import Task
 from dask.base import collections_to_expr
 
 import gpusched
-from tests.benchmarks import report
+from tests.benchmarks import page, report
 
 YEAR = 365
 DAYS = 10 * YEAR
@@ -68,10 +69,10 @@ def anomaly_variance(nbytes: int) -> Program:
     return _by_flox(build, True)
 
 
-def grouped(nbytes: int, name: str, flox: bool = True) -> Program:
+def grouped(nbytes: int, name: str, *args: Any, flox: bool = True, chunks: int = YEAR) -> Program:
     """Return a reduction of each month of the year."""
-    x = field_of(nbytes)
-    return _by_flox(lambda: getattr(x.groupby("time.month"), name)().data, flox)
+    x = field_of(nbytes, chunks=chunks)
+    return _by_flox(lambda: getattr(x.groupby("time.month"), name)(*args).data, flox)
 
 
 def resampled(nbytes: int) -> Program:
@@ -199,6 +200,8 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "group-mean": partial(grouped, name="mean"),
     "group-std": partial(grouped, name="std"),
     "group-max": partial(grouped, name="max"),
+    "group-median": partial(grouped, name="median", chunks=DAYS),
+    "group-quantile": lambda nbytes: grouped(nbytes, "quantile", 0.9, chunks=DAYS),
     "group-mean-no-flox": partial(grouped, name="mean", flox=False),
     "resample-mean": resampled,
     "rolling-mean": partial(rolling, name="mean"),
@@ -287,12 +290,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--megabytes", type=int, default=300, help="of the inputs (default 300)")
     parser.add_argument("--repeat", type=int, default=3, help="timings of each (default 3)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the table there")
     options = parser.parse_args(arguments)
-    print(report.header("tests.benchmarks.programs", arguments), end="\n\n")
-    print("| program | dask's tasks | gpusched's | dask, s | gpusched, s | ratio | first calls |")
-    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    rows = ["| program | dask's tasks | gpusched's | dask, s | gpusched, s | ratio | first calls |",
+            "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for each in measure_all(options.only, options.megabytes << 20, options.repeat):
-        print(each, flush=True)
+        print(each, file=sys.stderr, flush=True)
+        rows.append(str(each))
+    header = report.header("tests.benchmarks.programs", arguments)
+    page.show("\n".join(rows) + f"\n\n{header}", options.write, "tests.benchmarks.programs")
     return 0
 
 
