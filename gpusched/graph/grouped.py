@@ -249,6 +249,8 @@ def whole_for(function: partial[Any]) -> Any:
     known = _known(options["agg"])
     if known is None or not _is_plain(options["reindex"]):
         return function
+    if known[0] in RANKED and options["engine"] != "flox":
+        return function  # other engines interpolate in other arithmetic
     return GroupedWhole(*known, options["axis"], options["engine"], options["sort"], function)
 
 

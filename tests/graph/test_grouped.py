@@ -235,6 +235,14 @@ def test_another_process_gets_the_same_function() -> None:
     assert sums.ravel().tolist() == [2, 0, 4, 10, 0, 12]
 
 
+@pytest.mark.parametrize("engine", ["flox", "numpy"])
+def test_medians_of_groups_are_those_of_flox_s_engine(engine: str) -> None:
+    groups = field("float32", missing=False).chunk(time=-1).groupby("time.month")
+    expected, found, fused = computed(lambda: groups.median(engine=engine))
+    assert bool(fused) == (engine == "flox")
+    np.testing.assert_array_equal(found, expected)
+
+
 VALUES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324, 1.0, 1.0, 2.5, 7.0]
 
 
