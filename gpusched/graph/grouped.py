@@ -249,6 +249,8 @@ def whole_for(function: partial[Any]) -> Any:
     known = _known(options["agg"])
     if known is None or not _is_plain(options["reindex"]):
         return function
+    if known[0] in RANKED and options["engine"] != "flox":
+        return function  # other engines interpolate in other arithmetic
     return GroupedWhole(*known, options["axis"], options["engine"], options["sort"], function)
 
 
@@ -398,6 +400,10 @@ def _named(function: Any) -> Any:
     return next(names, function)
 
 
+LEAST_IN_PAIRS = 8
+"""How many numbers NumPy adds up pair by pair at least (``pairwise_sum`` in its loops)."""
+
+
 @own("quick")
 def combined(given: partial[Any], pairs: Any, **options: Any) -> Any:
     """Do what flox's function does that joins the results of chunks; those of variances sooner.
@@ -427,15 +433,31 @@ def _joined_one_by_one(pairs: Any, joins: tuple[Any, ...]) -> dict[str, Any] | N
         arrays = [array for part in parts for array in (part.arrays if several else (part,))]
         shapes = {getattr(array, "shape", None) for array in arrays}
         plain = all(type(a) is np.ndarray and a.dtype.char in "fdlq" for a in arrays)
-        if not plain or len(shapes) > 1 or arrays[0].shape[-2] != 1:
+        if not plain or len(shapes) > 1 or not _are_added_in_order(arrays, len(parts)):
             return None
         joined = _joined_variances([p.arrays for p in parts]) if several else reduce(np.add, parts)
+        if joined is None:
+            return None
         found.append(joined)
     return {"groups": pairs[0]["groups"], "intermediates": tuple(found)}
 
 
+def _are_added_in_order(arrays: list[np.ndarray], count: int) -> bool:
+    """Return whether NumPy adds up results of `count` chunks one after the other.
+
+    It adds eight and more pair by pair where flox puts them next to each other in memory: those of
+    one group, and of arrays that are not in C order.
+    """
+    alone, groups = arrays[0].shape[-2:]
+    across = groups > 1 and all(array.flags.c_contiguous for array in arrays)
+    return alone == 1 and (across or count < LEAST_IN_PAIRS)
+
+
 def _joined_variances(parts: list[tuple[np.ndarray, ...]]) -> Any:
-    """Return squares of deviations, totals and numbers of several chunks, by flox's formula."""
+    """Return squares of deviations, totals and numbers of several chunks, by flox's formula.
+
+    None where flox reports an invalid value: it multiplies what is infinite between chunks by 0.
+    """
     from flox.multiarray import MultiArray
 
     squares, total, number = parts[0]
@@ -445,7 +467,7 @@ def _joined_variances(parts: list[tuple[np.ndarray, ...]]) -> Any:
         apart = (number * more - count * total) ** 2
         between = between + apart / (number * count * (number + count) + empty.astype(int))
         squares, total, number = squares + other, total + more, number + count
-    return MultiArray((squares + between, total, number))
+    return MultiArray((squares + between, total, number)) if np.isfinite(between).all() else None
 
 
 _OPTIONS = {"func", "fill_value", "dtype", "axis", "engine", "sort", "reindex", "user_dtype",
