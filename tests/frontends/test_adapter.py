@@ -408,3 +408,13 @@ def test_documentation_does_not_count() -> None:
     documented = _cut(True, 0)
     assert alike(documented, _cut(False, 0))
     assert not alike(documented, _cut(False, 1))
+
+
+def test_documentation_that_the_code_uses_counts() -> None:
+    def made(text: str) -> Any:
+        names: dict[str, Any] = {}
+        exec(f"def joined(x):\n    {text!r}\n    return x, {text!r}", names)
+        return names["joined"]
+
+    assert alike(made("sum"), made("sum"))
+    assert not alike(made("sum"), made("prod"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import functools
 import hashlib
 import importlib
@@ -25,7 +26,7 @@ from dask.utils import Dispatch
 from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
 from gpusched.graph.frontends.adapter import COUNTERPARTS, INSIDE, REWRITTEN, TOGETHER
 from gpusched.graph.partials import COMPOSED, CURRIED
-from gpusched.record.bytecode import codes, looked_up
+from gpusched.record.bytecode import codes, instructions, looked_up
 
 Pairs = dict[Callable[..., Any] | CodeType, Callable[..., Any]]
 """Functions, and the code of those that are made inside others, to what stands in for them."""
@@ -284,7 +285,9 @@ def _plain_code(function: FunctionType) -> CodeType:
     code, documentation = function.__code__, function.__doc__
     consts = code.co_consts
     if consts and documentation is not None and consts[0] == documentation:
-        code = code.replace(co_consts=(None, *consts[1:]))
+        # The code itself may use the same text.
+        loads = [each.arg for each in instructions(code) if each.opcode in dis.hasconst]
+        code = code if 0 in loads else code.replace(co_consts=(None, *consts[1:]))
     return _without_place(code)
 
 
