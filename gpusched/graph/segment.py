@@ -632,7 +632,7 @@ class Segment:
             return None
         given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
         arrays = list(filter(is_array, planned))
-        ordered = recorder.keeps_c_order() and all(map(in_c_order, given))
+        ordered = plan.computes_results and recorder.keeps_c_order() and all(map(in_c_order, given))
         if not arrays or (ordered and all(map(is_plain, arrays))):
             return None
         return strides(planned) if recorder.moved else layouts(planned, given)

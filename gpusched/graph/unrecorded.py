@@ -8,7 +8,6 @@ is to have the layout that NumPy gives it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from dask.utils import methodcaller
 from gpusched.graph.known import computes, known
 from gpusched.graph.libraries import OBJECTS, PURE, is_in, is_numpys, package
 from gpusched.graph.partials import applied, bare, callables, parts
+from gpusched.plan.layout import falls
 from gpusched.plan.plan import used_registers
 from gpusched.record.catalogue import asks_for_change, has
 
@@ -178,11 +178,7 @@ def in_c_order(value: Any) -> bool:
     >>> in_c_order(x[1:, ::2]), in_c_order(x.T), in_c_order(x[::-1])
     (True, False, False)
     """
-    if not is_array(value):
-        return True
-    steps = [s for s, n in zip(value.strides, value.shape, strict=True) if n != 1]
-    falling = all(first > second for first, second in pairwise(steps))
-    return falling and (not steps or steps[-1] > 0)
+    return not is_array(value) or falls(value.shape, value.strides)
 
 
 def is_plain(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Container
 from typing import Any
 
@@ -188,3 +189,16 @@ def nest(
         for s in strides:
             s.append(0 if axes else 1)
     return Loops(tuple(sizes), tuple(map(tuple, strides)), tuple(reduced), tuple(merged))
+
+
+def falls(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether axes go from the slowest in memory to the fastest, all forwards.
+
+    Examples
+    --------
+    >>> from gpusched.plan.layout import falls
+    >>> falls((4, 6), (96, 16)), falls((6, 4), (8, 48)), falls((4,), (-8,)), falls((1, 4), (0, 8))
+    (True, False, False, True)
+    """
+    steps = [s for s, n in zip(strides, shape, strict=True) if n != 1]
+    return all(map(operator.gt, steps, [*steps[1:], 0]))

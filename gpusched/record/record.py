@@ -38,7 +38,7 @@ from gpusched.plan.expression import (
     resolve_dtypes,
     scalar,
 )
-from gpusched.plan.layout import axis_order
+from gpusched.plan.layout import axis_order, falls
 from gpusched.plan.overrides import bounds
 from gpusched.plan.plan import (
     Allocation,
@@ -175,12 +175,17 @@ class Recorder:
         return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
 
     def keeps_c_order(self) -> bool:
-        """Return whether what was recorded is in C order in NumPy if all arrays are.
+        """Return whether what kernels compute is in C order in NumPy if all arrays given are.
 
-        That holds of elementwise functions, reductions and scans, and of no views or choices.
+        That holds of elementwise functions, reductions and scans of arrays in that order; what else
+        is called on arrays, as views are, has shown in which order its result is.
         """
         nodes = (*self._nodes.values(), *self.steps)
-        return all(type(each) in (Leaf, Scalar, Apply, Reduce, Scan, Launch) for each in nodes)
+        called = (step for step in self.steps if isinstance(step, Call))
+        made = [self.contents[k] for step in called for k in step.results]
+        kinds = Leaf, Scalar, Apply, Reduce, Scan, Launch, Call
+        ordered = all(a is not None and falls(a.shape, a.strides) for a in made)
+        return ordered and all(type(each) in kinds for each in nodes)
 
     def unused(self, wanted: list[Node], calls: Container[int]) -> list[Node]:
         """Return what has been recorded, and nothing needs, of which NumPy may report errors.
