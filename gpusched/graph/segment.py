@@ -38,7 +38,7 @@ from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE, OverrideError
 from gpusched.plan.plan import Plan, Registers, ReplayError, last_uses
-from gpusched.record.chunk import LazyChunk, lazies, node_of
+from gpusched.record.chunk import LazyChunk, chunks_in, lazies, node_of, was_own
 from gpusched.record.record import Recorder, error_state
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
@@ -475,7 +475,7 @@ class Segment:
             found = self.too_little(recorder)
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
-                planned = self._planned_layout(found, recorder, inputs)
+                planned = self._planned_layout(found, recorder, inputs, local)
                 asked = recorder.patient or recorder.moved or self._is_ready(found)
                 if planned is not None and asked:
                     found = self._laid_out(found, planned, inputs, registers, short)
@@ -626,13 +626,16 @@ class Segment:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
 
-    def _planned_layout(self, plan: Plan, recorder: Recorder, inputs: tuple[Any, ...]) -> Any:
+    def _planned_layout(self, plan: Plan, recorder: Recorder, inputs: tuple[Any, ...],
+                        local: Registers) -> Any:  # fmt: skip
         """Return how a plan lays its results out, if it matters and NumPy may do it otherwise."""
         if not self.shown:
             return None
         given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
         arrays = list(filter(is_array, planned))
-        ordered = plan.computes_results and recorder.keeps_c_order() and all(map(in_c_order, given))
+        results = chunks_in([local[k] for k in self.outputs])
+        own = all(was_own(chunk) or not chunk.shape for chunk in results)
+        ordered = own and recorder.keeps_c_order() and all(map(in_c_order, given))
         if not arrays or (ordered and all(map(is_plain, arrays))):
             return None
         return strides(planned) if recorder.moved else layouts(planned, given)

@@ -346,12 +346,6 @@ class Plan:
         """What they call, each once."""
         return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
 
-    @property
-    def computes_results(self) -> bool:
-        """Whether no result is what something else than a kernel has returned."""
-        called = (step for step in self.steps if isinstance(step, Call))
-        return used_registers(self.result).isdisjoint(k for step in called for k in step.results)
-
     @cached_property
     def by_calls(self) -> Plan | None:
         """The plan with calls of CuPy's for its kernels; None where there are none for one."""
