@@ -27,6 +27,7 @@ from gpusched.record.chunk import LazyChunk, operand, records
 from gpusched.record.functions import report_if_nan
 from gpusched.record.gathers import LABEL, at
 from gpusched.record.record import Recorder
+from gpusched.record.segments import placed
 
 RANK = np.dtype(np.int64)
 """Of ranks, and of places in a table of lanes."""
@@ -105,22 +106,26 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     >>> side_by_side(np.array([[1, 2], [3, 4]]), (0,))
     array([1, 3, 2, 4])
     """
-    moved = np.moveaxis(array, axes, range(-len(axes), 0))
-    if moved.flags.c_contiguous:
-        return moved.reshape(-1)
-    found = unfilled(array, axes).reshape(moved.shape)
-    together = ROWS if type(found) is np.ndarray else moved.shape[-1]
-    for start in range(0, moved.shape[-1], together):
-        part = (..., slice(start, start + together))
-        found[part] = moved[part]
-    return found.reshape(-1)
+    moved = _lanes_last(array, axes)
+    found = unfilled(array, axes)
+    if not moved.flags.c_contiguous:
+        into = found.reshape(moved.shape)
+        together = ROWS if type(found) is np.ndarray else moved.shape[-1]
+        for start in range(0, moved.shape[-1], together):
+            part = (..., slice(start, start + together))
+            into[part] = moved[part]
+    return found
 
 
 def unfilled(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Return an array like the one that `side_by_side` returns, without the elements."""
-    moved = np.moveaxis(array, axes, range(-len(axes), 0))
+    """Return an array like the one that `side_by_side` returns, without the elements it moves."""
+    moved = _lanes_last(array, axes)
     contiguous = moved.flags.c_contiguous
     return (moved if contiguous else np.empty_like(moved, order="C")).reshape(-1)
+
+
+def _lanes_last(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return np.moveaxis(array, axes, range(-len(axes), 0))
 
 
 @own("portable")
@@ -205,8 +210,8 @@ def by_label(labels: np.ndarray, count: int) -> np.ndarray:
     >>> by_label(np.array([1, -1, 0, 1]), 2)
     array([2, 0, 3, 1])
     """
-    inside = (labels >= 0) & (labels < count)
-    return np.argsort(np.where(inside, labels, count), kind="stable").astype(LABEL)
+    marks = placed(labels, count)
+    return np.argsort(np.where(marks < 0, count, marks), kind="stable").astype(LABEL)
 
 
 @own("portable")
@@ -220,9 +225,9 @@ def ends_of(labels: np.ndarray, count: int) -> np.ndarray:
     >>> ends_of(np.array([1, -1, 0, 1]), 2)
     array([0, 1, 3])
     """
-    inside = labels[(labels >= 0) & (labels < count)].astype(RANK)
-    found = np.zeros_like(inside, shape=count + 1)
-    found[1:] = np.cumsum(np.bincount(inside, minlength=count))
+    marks = placed(labels, count)
+    found = np.zeros_like(marks, RANK, shape=count + 1)
+    found[1:] = np.cumsum(np.bincount(marks[marks >= 0], minlength=count))
     return found
 
 

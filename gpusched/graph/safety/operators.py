@@ -236,11 +236,18 @@ def _build_slice(self: Interpreter, state: State, instruction: Instruction) -> A
     return push(state, _slice(state.stack[-count:]), pops=count)
 
 
-@rule("BUILD_TUPLE")
-def _build_tuple(self: Interpreter, state: State, instruction: Instruction) -> After:
-    count = int(instruction.arg or 0)
-    items = state.stack[len(state.stack) - count :]
-    return push(state, Items(tuple(items)), pops=count)
+def _building(kind: Callable[[tuple[Any, ...]], Any]) -> Callable[..., After]:
+    """Return the rule of an instruction that puts values into something of this kind."""
+
+    def build(self: Interpreter, state: State, instruction: Instruction) -> After:
+        count = int(instruction.arg or 0)
+        return push(state, kind(state.stack[len(state.stack) - count :]), pops=count)
+
+    return build
+
+
+rule("BUILD_TUPLE")(_building(Items))
+rule("BUILD_LIST")(_building(Listing))
 
 
 @rule("UNPACK_SEQUENCE")
@@ -433,13 +440,6 @@ def _dict_merge(self: Interpreter, state: State, instruction: Instruction) -> Af
     stack = list(state.stack[:-1])
     stack[-int(instruction.arg or 0)] = Options((*into.names, *more.names))
     return replace(state, stack=tuple(stack))
-
-
-@rule("BUILD_LIST")
-def _build_list(self: Interpreter, state: State, instruction: Instruction) -> After:
-    count = int(instruction.arg or 0)
-    items = state.stack[len(state.stack) - count :]
-    return push(state, Listing(tuple(items)), pops=count)
 
 
 @rule("LIST_EXTEND")
