@@ -23,6 +23,8 @@ class Marks:
 
     make: Callable[[], Any]
     """Puts a mark behind what this thread has launched."""
+    passed: Callable[[Any], bool]
+    """Returns whether the device has passed a mark."""
     seconds: Callable[[Any, Any], float]
     """Time between two marks that the device has passed."""
 
@@ -120,13 +122,17 @@ def cuda() -> Device:
         event.record()
         return event
 
+    def passed(event: Any) -> bool:
+        return bool(event.done)
+
     def seconds(begin: Any, end: Any) -> float:
         milliseconds: float = cupy.cuda.get_elapsed_time(begin, end)
         return milliseconds / 1e3
 
     return Device("cuda", runtime.handle, cupy.ndarray, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
-                  Marks(mark, seconds), Capabilities(addresses=True, moments=True, begins=True),
+                  Marks(mark, passed, seconds),
+                  Capabilities(addresses=True, moments=True, begins=True),
                   lambda: cupy.cuda.get_current_stream().ptr == 0)  # fmt: skip
 
 

@@ -35,6 +35,7 @@ def prepare_for_tasks() -> None:
         from gpusched.store import emitters
 
         emitters.folder_name()
+        _prepare_for_launches()
 
 
 def prepare() -> None:
@@ -59,6 +60,15 @@ def prepare() -> None:
     # asked for the processor.
     if not kernelfiles.is_empty():
         emitters.folder_name()
+        _prepare_for_launches()
+
+
+def _prepare_for_launches() -> None:
+    """Import what launches kernels on a GPU, in a program that has imported CuPy."""
+    if "cupy" in sys.modules:
+        from gpusched.backends.cuda import runtime
+
+        runtime.prepare()
 
 
 def _import(names: tuple[str, ...]) -> None:

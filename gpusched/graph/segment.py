@@ -246,19 +246,17 @@ class Segment:
                 counters.breaks[direct.operation, direct.reason] += 1
         self.remaining.tasks -= 1
         left, graph = self.remaining.tasks, self.remaining.graph
-        synchronize = None
         if isinstance(registers, Moved):
             if by_calls is not None:
                 given = flat(registers.on_device())
                 take()
-                with tiers.Unfused(kernels, left, graph, by_calls.synchronize, launches):
+                with tiers.Unfused(kernels, left, graph, first_device(given), launches):
                     results, _ = by_calls.run(given)
                 self._keep(by_calls, results, registers)
                 return True
             registers.leave(kernels[0].name, NOT_COMPILED)
-        elif not (device := first_device(inputs)).can.host_memory:
-            synchronize = device.synchronize
-        with tiers.Unfused(kernels, left, graph, synchronize, launches) as run:
+        device = first_device(inputs)
+        with tiers.Unfused(kernels, left, graph, device, launches) as run:
             self._call_in_tiles(registers, plan)
             run.kept = planned is None or self._layout(registers, inputs) == planned
         return run.kept

@@ -7,9 +7,11 @@ them: scalar functions that a user has written, and users' versions of kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any
 
 from gpusched import config, events
 from gpusched.emit.kernel import Kernel
@@ -18,6 +20,9 @@ from gpusched.store import background, uncompiled, unfusedtimes, worthwhile
 from gpusched.store.handles import Handle, Runnable
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
+
+if TYPE_CHECKING:
+    from gpusched.backends.devices import Device, Marks
 
 BACKGROUND, WAIT, OFF = "background", "wait", "off"
 """What a process does about kernels that are not compiled."""
@@ -77,7 +82,8 @@ def failure(kernels: Iterable[Runnable]) -> Exception | None:
     return next((error for error in errors if error is not None), None)
 
 
-def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "") -> None:
+def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "",
+          at_once: int | None = None) -> None:  # fmt: skip
     """Note a run without kernels, and have them compiled if that pays.
 
     Parameters
@@ -90,6 +96,8 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
         How many such runs are known to come.
     graph
         What it was run for, if that is known.
+    at_once
+        How many such runs go on at once; as many as there are cores if that is not given.
     """
     handles = [each for each in kernels if isinstance(each, Handle)]
     waiting = [each for each in handles if not each.ready and each.error is None]
@@ -104,9 +112,9 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])
     # Files are looked at only where it matters: most short runs are worth nothing in any case.
     starting = service.starting() if noted else 0.0
-    gain = worthwhile.gain(waiting, expected, left, starting)
+    gain = worthwhile.gain(waiting, expected, left, starting, at_once)
     if gain > 0 and not noted:
-        gain = worthwhile.gain(waiting, expected, left, service.starting())
+        gain = worthwhile.gain(waiting, expected, left, service.starting(), at_once)
     if gain > 0:
         background.request(waiting, gain)
     elif noted and not all(handle.requested for handle in waiting):
@@ -124,26 +132,33 @@ class Unfused:
         How many such runs are known to come.
     graph
         What it is run for, if that is known.
-    synchronize
-        Waits for what the run has left to a device; None on the host. There processor time is what
-        counts, as it does of compilations: tasks that other programs delay are not worth more.
+    device
+        Where the run's arrays are. On the host, processor time is what counts, as it does of
+        compilations: tasks that other programs delay are not worth more.
     launches
         The kernels' names, as often as the plan launches each; each once if that is not known.
+
+    Notes
+    -----
+    Nobody waits for a device, which would have nothing to do meanwhile: what a run has taken of it
+    is noted when a later one ends.
     """
 
-    def __init__(self, kernels: Sequence[Runnable], left: int, graph: str,
-                 synchronize: Callable[[], None] | None,
+    def __init__(self, kernels: Sequence[Runnable], left: int, graph: str, device: Device,
                  launches: Sequence[str] = ()) -> None:  # fmt: skip
         self._kernels = kernels
         self._launches = launches or [kernel.name for kernel in kernels]
         self._left = left
         self._graph = graph
-        self._synchronize = synchronize
+        self._device = device
         self.kept = True
         """Whether the plan is kept, so that it has use of the kernels."""
 
     def __enter__(self) -> Unfused:
         uncompiled.running.begin()
+        # In a profile, where times are the host's, runs are waited for.
+        marks = None if events.active else self._device.marks
+        self._marks = None if marks is None else (marks, marks.make())
         self._started, self._used = perf_counter(), thread_time()
         return self
 
@@ -151,19 +166,52 @@ class Unfused:
         uncompiled.running.end()
         if not self.kept:
             return
-        if self._synchronize is not None:
-            self._synchronize()
+        with updating() as counters:
+            counters.tasks += 1
+            counters.unfused_tasks += 1
+            counters.unfused_launches.update(self._launches)
+        if self._marks is not None:
+            marks, begin = self._marks
+            _issued.append((self, marks, begin, marks.make()))
+            _note_passed()
+            return
+        if not self._device.can.host_memory:
+            self._device.synchronize()
         seconds = perf_counter() - self._started
-        used = thread_time() - self._used if self._synchronize is None else seconds
         if events.active:
             missing = (kernel.name for kernel in self._kernels if not kernel.ready)
             # They may have become ready since somebody looked.
             events.record_since("unfused", next(missing, self._launches[0]), self._started)
+        self.note(seconds)
+
+    def note(self, seconds: float) -> None:
+        """Note how long the run has taken, and have kernels compiled if that pays."""
+        on_host = self._device.can.host_memory
+        used = thread_time() - self._used if on_host else seconds
         with updating() as counters:
-            counters.tasks += 1
-            counters.unfused_tasks += 1
             counters.unfused_seconds += seconds
             for name in self._launches:
-                counters.unfused_launches[name] += 1
                 counters.unfused_microseconds[name] += round(seconds * 1e6 / len(self._launches))
-        spent(self._kernels, used, self._left, self._graph)
+        spent(self._kernels, used, self._left, self._graph, None if on_host else 1)
+
+
+_issued: deque[tuple[Unfused, Marks, Any, Any]] = deque()
+"""Runs with their first and last marks, which devices may not have passed."""
+
+
+def _note_passed() -> None:
+    """Note the runs on devices that have ended, in the order in which they have been left to them.
+
+    Notes
+    -----
+    Thread-safe: each run is taken out by one thread.
+    """
+    while _issued:
+        try:
+            run, marks, begin, end = taken = _issued.popleft()
+        except IndexError:
+            return  # Another thread has taken the last one.
+        if not marks.passed(end):
+            _issued.appendleft(taken)
+            return
+        run.note(marks.seconds(begin, end))

@@ -74,7 +74,8 @@ def is_empty() -> bool:
     Who knows that needs no key of a kernel, for which LLVM may have to be loaded.
     """
     root = directory()
-    return root is None or not os.path.isdir(root / "kernels")  # Nor may there be a way to it.
+    # There may be no way to it, either.
+    return root is None or not any(os.path.isdir(root / name) for name in TARGETS)
 
 
 def user_caches() -> Path:

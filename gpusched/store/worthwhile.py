@@ -112,7 +112,8 @@ def _entry(told: Any) -> tuple[float, int]:
     return float(factor), int(count)
 
 
-def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float = 0.0) -> float:
+def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float = 0.0,
+         at_once: int | None = None) -> float:  # fmt: skip
     """Return the seconds that compiling is expected to save, in all threads; negative for a loss.
 
     Parameters
@@ -120,12 +121,14 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     handles
         What a plan lacks.
     seconds
-        Of processor time that its last run took without.
+        Of processor time that its last run took without; of a device's time.
     left
         How many such runs are known to come; as much is expected as there has been, if that is
         more: a program that has been repeated will be.
     starting
         Seconds of processor time that the compiler takes before the first kernel.
+    at_once
+        How many such runs go on at once; as many as there are cores if that is not given.
 
     Notes
     -----
@@ -137,7 +140,7 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     waiting = list(handles)
     cost = starting + sum(expected(handle.kernel) for handle in waiting)
     # Runs that begin before the kernels are there have nothing of them.
-    without = cores() * BESIDE * cost
+    without = (at_once or cores()) * BESIDE * cost
     ahead = max(left * seconds, sum(handle.spent for handle in waiting)) - without
     if all(handle.repeated for handle in waiting):
         times = unfusedtimes.here()

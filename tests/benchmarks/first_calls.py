@@ -149,10 +149,15 @@ def calls(work: str, dtype: str, count: int, place: str, library: str,
         prepared.settle()
         background.join()
         if place == "cluster":
-            clusters.client("gpusched").run(background.join)
+            clusters.client("gpusched").run(_join)
         found["steady"] = median(_seconds(prepared.run) for _ in range(STEADY))
         found["unused"] = sum(_unused(place).values())
     return found
+
+
+def _join() -> None:
+    """Wait for what this process has asked the compile service for; what does is not picklable."""
+    background.join()
 
 
 def _seconds(run: Callable[[], Any]) -> float:

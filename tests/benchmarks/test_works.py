@@ -150,8 +150,9 @@ def test_commands_name_no_files_of_whoever_measured() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.processes
 @pytest.mark.slow
-def test_first_calls_are_measured_in_processes_of_their_own() -> None:
-    found = first_calls.measure("clip", "float32", 400_000, "threads", 1, "")
+@pytest.mark.parametrize("place", first_calls.PLACES)
+def test_first_calls_are_measured_in_processes_of_their_own(place: str) -> None:
+    found = first_calls.measure("clip", "float32", 400_000, place, 1, "")
     assert not found.absent
     for each in (found.dask, found.first, found.second, found.steady, found.warm):
         assert len(each) == 1 and each[0] > 0

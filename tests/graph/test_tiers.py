@@ -165,7 +165,7 @@ def test_much_work_is_known_from_the_graph_after_two_chunks(
 ) -> None:
     left: list[int] = []
 
-    def gain(codes: Any, seconds: float, count: int, starting: float) -> float:
+    def gain(codes: Any, seconds: float, count: int, *rest: Any) -> float:
         left.append(count)
         return seconds or -1.0
 

@@ -61,6 +61,13 @@ def test_work_pays_that_is_long_beside_the_compilation() -> None:
     assert gain([code], cost, 100) > 0
 
 
+def test_a_device_does_less_than_all_cores_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worthwhile, "cores", lambda: 16)
+    code = handle_of(add)
+    cost = expected(code.kernel)
+    assert gain([code], cost, 20) < 0 < gain([code], cost, 20, at_once=1)
+
+
 def test_what_has_been_repeated_will_be() -> None:
     code = handle_of(add)
     code.spent = 100 * expected(code.kernel)

@@ -1,4 +1,7 @@
-"""The GPU of this process: compiles for it, and launches on the stream CuPy uses in this thread."""
+"""The GPU of this process: compiles for it, and launches on the stream CuPy uses in this thread.
+
+What launches, `cuda.core`, takes 0.1 to 0.2 s to import: only a process that has a kernel does so.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusched import cudadriver
 from gpusched.backends.cuda import compiler, versions
@@ -112,6 +115,36 @@ def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) 
                           compiler.EXACT if exact else compiler.FAST)  # fmt: skip
 
 
+class _Core(NamedTuple):
+    """What launches kernels."""
+
+    launch: Any
+    code: Any
+    """Loads a cubin."""
+    stream: Any
+    """Returns a stream by CuPy's handle."""
+    defaults: dict[int, Any]
+    """Streams by CuPy's handles of them that are no real ones."""
+
+
+@lru_cache(maxsize=1)
+def _core() -> _Core:
+    check_driver()
+    try:
+        import cuda.core as core
+    except ImportError as error:
+        raise CompilerMissingError(error) from error
+    with versions.explained():
+        defaults = {0: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
+        return _Core(core.launch, core.ObjectCode.from_cubin, core.Stream.from_handle, defaults)
+
+
+def prepare() -> None:
+    """Import what launches kernels, if there is a GPU and the package."""
+    with suppress(NoDeviceError, CompilerMissingError, versions.CompilerVersionError):
+        _core()  # Who has a kernel to launch gets the error.
+
+
 class GpuRuntime:
     """The current CuPy device.
 
@@ -125,25 +158,21 @@ class GpuRuntime:
     NoDeviceError
         If there is no GPU.
     CompilerMissingError, gpusched.backends.cuda.versions.CompilerVersionError
-        If packages of the extra are missing, or are not the tested versions and differ.
+        If packages of the extra are missing, or are not the tested versions and differ; of those
+        that compile and launch, when a kernel is wanted.
     """
 
     def __init__(self) -> None:
         check_driver()
         try:
-            import cuda.core as core
             import cupy
         except ImportError as error:
             raise CompilerMissingError(error) from error
         self._cupy = cupy
         self._stream_of_thread = cupy.cuda.get_current_stream
-        with versions.explained():
-            self._launch, self._code = core.launch, core.ObjectCode.from_cubin
-            self._stream = core.Stream.from_handle
-            # CuPy's handles of the default streams are no real ones.
-            self._streams = {0: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
         self._device = cupy.cuda.Device()
         self._threads = threading.local()
+        self._streams: dict[int, Any] = {}
         capability = self._device.compute_capability
         self.cc = (int(capability[:-1]), int(capability[-1]))
 
@@ -173,7 +202,7 @@ class GpuRuntime:
         cubin, _ = obtain(asked, bytes, build)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
-        return self._code(cubin, name=kernel.name).get_kernel(kernel.name)
+        return _core().code(cubin, name=kernel.name).get_kernel(kernel.name)
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
         """Return the addresses of arrays in device memory."""
@@ -190,11 +219,13 @@ class GpuRuntime:
             # A launch needs the device's context, which CuPy sets in a thread when it allocates.
             self._device.use()
             self._threads.ready = True
+        core = _core()
         handle = self._stream_of_thread().ptr
         stream = self._streams.get(handle)
         if stream is None:
-            stream = self._streams[handle] = self._stream(handle)
-        self._launch(stream, geometry.config, code, *addresses, *numbers)
+            stream = core.defaults.get(handle) or core.stream(handle)
+            self._streams[handle] = stream
+        core.launch(stream, geometry.config, code, *addresses, *numbers)
 
 
 class GpuKernels(KernelStore):

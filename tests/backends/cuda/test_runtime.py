@@ -71,6 +71,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.core", found.core())
     monkeypatch.setattr(runtime, "check_driver", lambda: None)
+    runtime._core.cache_clear()
     monkeypatch.setattr(runtime, "_runtimes", {})
     monkeypatch.setattr(runtime, "_kernels", {})
     monkeypatch.setattr(
@@ -78,6 +79,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     )
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         yield found
+    runtime._core.cache_clear()
 
 
 def test_launch_passes_pointers_constants_sizes_and_tiles(fake: Fake) -> None:
