@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from tests.gpu_report.steps import machine, rates, values, whole
+from tests.gpu_report.steps import first, machine, rates, values, whole
 
 Tables = dict[str, list[dict[str, Any]]]
 """Rows by the title of their table; each row has the same columns."""
@@ -31,6 +31,7 @@ STEPS: dict[str, Step] = {
     "copies": Step(rates.copies, 90, "alone"),
     "bandwidth": Step(rates.bandwidth, 120, "alone"),
     "launches": Step(rates.launches, 60, "alone"),
+    "first": Step(first.first_calls, 300, "alone"),
     "runs": Step(rates.runs, 300, "alone"),
     "unchanged": Step(rates.unchanged, 300, "alone"),
     "kernels": Step(values.kernels, 240, "together"),
