@@ -68,9 +68,9 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.chunk": "astype",
         "dask.array.core": "concatenate_shaped",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
-        "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
-        "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
-        "searchsorted_block select sqrt",
+        "gpusched.adapters.arrays": "block_histogram block_histogramdd chunk_sum cumprod_merge "
+        "cumsum_merge custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine "
+        "prefixscan_first searchsorted_block select sqrt",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",
