@@ -340,8 +340,9 @@ def _passes_on(function: Any, args: tuple[Any, ...]) -> bool:
     """Return whether a function computes nothing, since it is given a single chunk."""
     if not has(bare(function), "several"):
         return False
-    first = args[0] if args else None
-    items = first.args if is_list(first) else first
+    items: Any = args[0] if args else None
+    if is_list(items):
+        items = items.args
     return not isinstance(items, list | tuple) or len(items) < 2
 
 
