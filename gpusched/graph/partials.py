@@ -193,7 +193,12 @@ def _received(changed: tuple[Any, ...] = ()) -> Guard:
 
 def _waits(function: partial[Any]) -> bool:
     """Return whether the call gives one of the arguments before the last."""
-    return _PLACEHOLDER is not None and any(a is _PLACEHOLDER for a in function.args)
+    return any(map(is_open, function.args))
+
+
+def is_open(argument: Any) -> bool:
+    """Return whether an argument of a partial application is a place that its call is to fill."""
+    return _PLACEHOLDER is not None and argument is _PLACEHOLDER
 
 
 _SHOWN = next(iter(parts(broadcast_trick)))

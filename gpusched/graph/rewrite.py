@@ -26,6 +26,7 @@ from gpusched.adapters.tasks import (
     TaskRef,
     execute_subgraph,
     is_container,
+    is_list,
 )
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
@@ -324,6 +325,8 @@ def worthwhile(task: Task, functions: Functions) -> bool:
         found = any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
         return found or computes_located(task)
     function, kwargs = called(task)
+    if _passes_on(function, task.args):
+        return False
     exact = exact_for(function)
     if (exact is not function and not has(exact, "moves")) or by_library(function):
         return True
@@ -331,6 +334,16 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     moves = has(bare(function), "moves") or is_join(bare(function))
     recorded = functions.traits(function, task.args, kwargs).recorded
     return recorded and computes(function) and not moves
+
+
+def _passes_on(function: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether a function computes nothing, since it is given a single chunk."""
+    if not has(bare(function), "several"):
+        return False
+    items: Any = args[0] if args else None
+    if is_list(items):
+        items = items.args
+    return not isinstance(items, list | tuple) or len(items) < 2
 
 
 def is_counted(task: Task, functions: Functions) -> bool:
@@ -460,7 +473,7 @@ class _Translation:
             args = tuple(self.step(key, sealed, (a,), {}) if k in function.sealed else a
                          for k, a in enumerate(args))  # fmt: skip
         traits = self.functions.traits(function, args, kwargs)
-        recorded = self.recorded and traits.recorded
+        recorded = self.recorded and traits.recorded and not _passes_on(function, args)
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
         self.keys.append(key)
         self.shape.append(

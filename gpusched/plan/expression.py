@@ -203,9 +203,12 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 @lru_cache(maxsize=4096)
-def _resolve(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
+def _resolve(
+    ufunc: np.ufunc, kinds: tuple[Any, ...], result: np.dtype | None
+) -> tuple[np.dtype, ...]:
+    wanted = (*(None,) * ufunc.nin, *(result,) * ufunc.nout)
     try:
-        found = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+        found = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=wanted)
     except TypeError as error:
         raise UnfusibleError(
             GraphBreak.DTYPE, f"no loop for {', '.join(map(str, kinds))}"
@@ -213,8 +216,17 @@ def _resolve(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
     return found
 
 
-def resolve_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[np.dtype, ...]:
+def resolve_dtypes(
+    ufunc: np.ufunc, operands: tuple[Any, ...], result: np.dtype | None = None
+) -> tuple[np.dtype, ...]:
     """Return the dtypes of the loop NumPy would run: inputs, then outputs.
+
+    Parameters
+    ----------
+    ufunc, operands
+        What is called with what.
+    result
+        What the call has for ``dtype``; None for nothing.
 
     Raises
     ------
@@ -222,7 +234,7 @@ def resolve_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[np.dtype
         When NumPy has no such loop, or when a kernel cannot hold one of its dtypes.
     """
     kinds = tuple(_kind(operand) for operand in operands)
-    found = _resolve(ufunc, kinds)
+    found = _resolve(ufunc, kinds, result)
     for dtype in found:
         if dtype not in SUPPORTED:
             raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")

@@ -39,6 +39,7 @@ TRAITS = {
     "keeps": "moves elements, and has a result of no more of them than what it takes",
     "cuts": "takes time for its result only, whatever the size of what it is given",
     "picks": "takes a piece by an index",
+    "several": "computes something of several chunks in a list, and nothing of a single one",
     "reads": "takes a piece of something that is not an array yet, such as a file",
     "draws": "is what dask draws random chunks with",
     "first": "is what dask's reductions call on each chunk; others may have the same options",
@@ -51,6 +52,7 @@ TRAITS = {
 
 IMPLIED = {
     "view": ("recorded", "quick", "lean"),
+    "several": ("recorded",),
     "picks": ("view", "cuts", "keeps", "recorded", "quick", "lean", "moves"),
     "keeps": ("moves", "quick", "lean"),
     "elementwise": ("recorded", "lean"),
@@ -105,6 +107,9 @@ NAMES: dict[str, dict[str, str]] = {
     "picks": {
         "dask.array.chunk": "getitem",
         "operator": "getitem",
+    },
+    "several": {
+        "gpusched.adapters.arrays": "chunk_sum",
     },
     "reads": {
         "dask.array.core": "getter getter_inline getter_nofancy",

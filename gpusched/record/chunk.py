@@ -197,6 +197,9 @@ class LazyChunk(NDArrayOperatorsMixin):
             if method == "__call__" and out is not None and out[0] is self and len(kwargs) == 1:
                 return self._update(ufunc, inputs)
             try:
+                if method == "__call__" and kwargs.keys() == {"dtype"}:
+                    found = elementwise(recorder, ufunc, inputs, kwargs["dtype"])
+                    return noted(recorder, found, ufunc, inputs, kwargs)
                 if method == "__call__" and not kwargs:
                     operator = OF_INTEGERS.get(ufunc)
                     if operator is not None and all(map(_is_integer, inputs)):
@@ -624,15 +627,19 @@ def operand(recorder: Recorder, value: Any) -> Any:
     raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
 
 
-def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """Return a ufunc's results as lazy chunks."""
+def elementwise(
+    recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None
+) -> Any:
+    """Return a ufunc's results as lazy chunks, in that dtype if there is one."""
     form = recorded_form(ufunc)
-    if form is not None:
+    if form is not None and dtype is None:
         return form.record(recorder, *inputs)
     operation = operation_of(ufunc)
     if operation is None:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
     operands = tuple(i if type(i) is complex else operand(recorder, i) for i in inputs)
+    if dtype is not None:
+        operands = _converted(recorder, ufunc, operands, dtype)
     if any(map(_is_complex, operands)):
         return _of_complex(recorder, ufunc, operands)
     find = _BY_OPERANDS.get(ufunc)
@@ -640,6 +647,27 @@ def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) ->
     nodes = [found] if found is not None else recorder.ufunc(operation, ufunc, operands)
     chunks = tuple(LazyChunk(recorder, n, scalar=not n.shape, fresh=True) for n in nodes)
     return chunks[0] if len(chunks) == 1 else chunks
+
+
+def _converted(
+    recorder: Recorder, ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any
+) -> tuple[Any, ...]:
+    """Return a ufunc's operands as it converts them to compute in a dtype.
+
+    NumPy looks for a loop whose results have it, and converts what the loop is given. Without the
+    option it runs that very loop for what has been converted, which is asked of it here.
+    """
+    try:
+        wanted = resolve_dtypes(ufunc, operands, np.dtype(dtype))
+    except TypeError as error:  # It is none, which NumPy says best.
+        raise UnfusibleError(GraphBreak.OPTION, f"dtype={dtype!r}") from error
+    found = tuple(
+        recorder.cast(operand, each) if isinstance(operand, Node | np.generic) else operand
+        for operand, each in zip(operands, wanted, strict=False)
+    )
+    if resolve_dtypes(ufunc, found) != wanted:
+        raise UnfusibleError(GraphBreak.OPTION, f"dtype={dtype!r}")
+    return found
 
 
 def _is_complex(operand: Any) -> bool:

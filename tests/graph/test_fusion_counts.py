@@ -60,6 +60,14 @@ def test_map_and_reduction_are_one_pass() -> None:
     assert counts.bytes_written == 8 * 4
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "complex128"])
+def test_products_of_matrices_are_added_up_by_one_kernel(dtype: str) -> None:
+    x, y = persisted((40, 60), (20, 20), dtype), persisted((60, 30), (20, 30), dtype, seed=1)
+    counts = run(lambda: x @ y)
+    assert (counts.fused_tasks, counts.launches) == (2, 2)
+    assert not counts.breaks
+
+
 def test_equal_chunks_share_one_kernel_and_one_recording() -> None:
     x = persisted((10_000,), 10)
     before = len(kernels)

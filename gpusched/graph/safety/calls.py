@@ -14,6 +14,7 @@ import numpy as np
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph import known  # noqa: F401  which imports all that fills HANDLERS
+from gpusched.graph.partials import is_open
 from gpusched.graph.safety.kinds import (
     SCALARS,
     Items,
@@ -23,8 +24,10 @@ from gpusched.graph.safety.kinds import (
     Made,
     Method,
     Options,
+    Partial,
     Row,
     Series,
+    aged,
     is_array,
     is_operand,
     is_plain,
@@ -109,6 +112,18 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
+def partial(args: Sequence[Any], names: Names) -> Partial:
+    """Return the kind of what `functools.partial` makes of a function and some arguments.
+
+    It calls the function as the function itself would be called there, with what it was given, and
+    `functools.partial` reads nothing of that but a place that a later call is to fill.
+    """
+    if any(isinstance(kind, Known) and is_open(kind.value) for kind in args):
+        refuse(GraphBreak.OWN_CALLS, "calls partial with places that are left open")
+    function, *given = map(aged, args)
+    return Partial(function, tuple(given), tuple((name, aged(k)) for name, k in names.items()))
+
+
 def creates(function: Any) -> bool:
     """Return whether a function makes an array of the numbers that it is given."""
     return any(function is each for each in _CREATING)
@@ -150,8 +165,9 @@ def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
     name = function.__name__
     if operation_of(function) is None:
         refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
-    if names:
+    if not names.keys() <= {"dtype"}:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {', '.join(names)}=")
+    _check_each(name, names.values(), lambda kind: is_plain(kind) or is_text(kind))
     if len(args) != function.nin:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {len(args)} arguments")
     kind = arithmetic(args, f"calls {name} with")
@@ -285,6 +301,8 @@ def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:
 def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     """Return what a type makes of numbers; none is called with an array."""
     made: Any = callee.value
+    if made is type and len(args) == 1 and not names:
+        return _type_of(args[0])
     if made is np.errstate:
         if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
             return Kind.STATE
@@ -304,6 +322,24 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if is_error(made):
         return Kind.ERROR  # to be raised, which a recording does not survive
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
+
+
+def _type_of(kind: Any) -> Any:
+    """Return the kind of a value's type."""
+    if isinstance(kind, Items | Listing):
+        return Known(tuple if isinstance(kind, Items) else list)
+    if is_array(kind) or is_settled(kind) or kind is Kind.NUMBERS:
+        return Kind.TYPE
+    refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")
+
+
+def is_type(kind: Any) -> bool:
+    """Return whether a value is a type, and comparing it with others runs nothing of the user's.
+
+    `type` itself counts as none: something else stands in for it.
+    """
+    found = kind.value if isinstance(kind, Known) else None
+    return kind is Kind.TYPE or (type(found) is type and found is not type)
 
 
 def is_error(made: Any) -> bool:
@@ -409,7 +445,7 @@ def _instance(kind: Any, of: Any) -> Any:
     """
     several = items_of(of)
     for each in (of,) if several is None else several:
-        if not isinstance(each, Known) or type(each.value) is not type:
+        if not isinstance(each, Known) or not is_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     if not is_array(kind) and not is_settled(kind):
         refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")

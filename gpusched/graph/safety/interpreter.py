@@ -28,6 +28,7 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Made,
     Method,
+    Partial,
     Row,
     aged,
     is_array,
@@ -188,6 +189,9 @@ class Interpreter:
         """Return the kind of a call's result, and whether it may share memory with arguments."""
         if isinstance(callee, Method):
             return calls.method(callee, args, names)
+        if isinstance(callee, Partial):
+            held = dict(callee.names)
+            return self.call(callee.function, [*callee.args, *args], {**held, **names})
         if isinstance(callee, Made):
             return closures.call(callee, args, names, self.callers), True
         if callee is Kind.LEAVING:
@@ -196,6 +200,8 @@ class Interpreter:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
             args[0] = closures.taken(args[0], self.callers)
+        if callee.value is functools.partial and args:
+            return calls.partial(args, names), True
         if callee.value is functools.reduce and len(args) == 2 and not names:
             # Of a ufunc it is new, or the only item itself, which is no view of it.
             ufunc = isinstance(args[0], Known) and isinstance(args[0].value, np.ufunc)

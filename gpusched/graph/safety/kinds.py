@@ -30,6 +30,8 @@ class Kind(enum.Enum):
     """
     TEXT = "a string"
     """A string that does not depend on chunks."""
+    TYPE = "the type of a value"
+    """Plans are made for kinds, and so for types: it is the same for all chunks of one kind."""
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
     ERROR = "an exception"
@@ -91,6 +93,18 @@ class Method:
 
     owner: Any
     name: str
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A `functools.partial` that the function has made.
+
+    Nothing that it holds counts as a new array: it shows what it holds to all whom it is given to.
+    """
+
+    function: Any
+    args: tuple[Any, ...]
+    names: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)

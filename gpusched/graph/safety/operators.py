@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
-from gpusched.graph.safety.calls import arithmetic, described, is_error, item_of, refuse
+from gpusched.graph.safety.calls import arithmetic, described, is_error, is_type, item_of, refuse
 from gpusched.graph.safety.instructions import (
     SAID,
     TABLE,
@@ -119,6 +119,8 @@ def _compare(self: Interpreter, state: State, instruction: Instruction) -> After
         if str(instruction.argrepr).startswith("bool("):
             refuse(GraphBreak.OWN_DECIDES, f"decides by {described(found)}")
         return push(state, found, pops=2)
+    if is_type(left) and is_type(right) and symbol in ("==", "!="):
+        return push(state, Kind.PLAIN, pops=2)
     if not (is_settled(left) and is_settled(right)) or symbol not in _COMPARED:
         refuse(GraphBreak.OWN_DECIDES, f"compares {described(left)} with {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known) and symbol in ("==", "!="):
@@ -135,6 +137,8 @@ def _is(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, _is_none(left, negated), pops=2)
     if isinstance(left, Known) and isinstance(right, Known):
         return push(state, Known((left.value is right.value) != negated), pops=2)
+    if is_type(left) and is_type(right):
+        return push(state, Kind.PLAIN, pops=2)
     refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
 
 
@@ -152,7 +156,8 @@ def _is_none(kind: Any, negated: bool) -> Any:
 @rule("CONTAINS_OP")
 def _contains(self: Interpreter, state: State, instruction: Instruction) -> After:
     left, right = state.stack[-2:]
-    if not (is_settled(left) and is_settled(right)):
+    types = is_type(left) and all(map(is_type, items_of(right) or (right,)))
+    if not types and not (is_settled(left) and is_settled(right)):
         refuse(GraphBreak.OWN_DECIDES, f"looks for {described(left)} in {described(right)}")
     return push(state, Kind.PLAIN, pops=2)
 

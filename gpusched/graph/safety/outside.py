@@ -1,6 +1,6 @@
 """What functions read from outside of themselves: a plan holds for these values only.
 
-A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance` and
+A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance`, `type` and
 `numpy.asarray` see that it is neither. So functions that are recorded read others instead, which
 answer for what the chunk stands for, and do for anything else what Python and NumPy do. Where
 chunks are of another library to the program, they end the recording.
@@ -169,7 +169,7 @@ class Bound:
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
         found = value
-        if kind is types.BuiltinFunctionType:
+        if kind is types.BuiltinFunctionType or value is type:
             found = stand_in(value)
         elif kind is partial:
             found = partial(self.value(value.func), *map(self.value, value.args),
@@ -268,9 +268,15 @@ def frozen(value: Any) -> Any:
 
 
 def _is_instance(value: Any, types: Any) -> bool:
+    lazy = type(value) is LazyChunk
+    return issubclass(_type(value), types) if lazy else isinstance(value, types)
+
+
+def _type(value: Any) -> Any:
+    """Return the type of a value, or of the array that a lazy chunk stands for."""
     if type(value) is not LazyChunk:
-        return isinstance(value, types)
-    return issubclass(value.dtype.type if is_scalar(_numpys(value)) else np.ndarray, types)
+        return type(value)
+    return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
 
 
 def _as_array(value: Any, dtype: Any = None) -> Any:
@@ -331,6 +337,9 @@ CONVERTING: dict[Any, Callable[..., Any]] = {
 """By functions that make an array of what they are given, which may be one, what does that."""
 
 
+_STANDING: dict[Any, Callable[..., Any]] = {isinstance: _is_instance, type: _type, **CONVERTING}
+
+
 def stand_in(function: Any) -> Any:
     """Return what a function that is recorded reads instead of one of Python's or NumPy's."""
-    return _is_instance if function is isinstance else CONVERTING.get(function, function)
+    return _STANDING.get(function, function)
