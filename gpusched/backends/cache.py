@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from dataclasses import replace
 from functools import cached_property
@@ -39,7 +40,7 @@ class KernelCache(KernelStore):
         if kernelfiles.is_empty():
             return None
         prepared = _prepared(kernel)
-        if prepared.wanted.path is None or not prepared.wanted.path.exists():
+        if not _is_kept(prepared.wanted):
             return None
         prepared = _kept(prepared)
         return sharing.known(prepared.wanted, prepared.load)
@@ -145,8 +146,12 @@ def is_compiled(kernel: Kernel) -> bool:
     """
     if kernel in kernels or processors.interpreted():
         return True
-    path = _prepared(kernel).wanted.path
-    return path is not None and path.exists()
+    return _is_kept(_prepared(kernel).wanted)
+
+
+def _is_kept(wanted: sharing.Wanted) -> bool:
+    # A folder that this user may not enter is as good as none.
+    return wanted.path is not None and os.path.exists(wanted.path)
 
 
 def code_for(kernel: Kernel, key: str) -> bytes:

@@ -95,8 +95,11 @@ def _stopping() -> contextlib.AbstractContextManager[Any]:
     from gpusched.cli.write_guard import stopping
     from gpusched.store import kernelfiles
 
+    caches = []
+    with contextlib.suppress(RuntimeError):  # There is no home folder.
+        caches.append(kernelfiles.user_caches())
     folder = kernelfiles.directory()
-    return stopping(kernelfiles.user_caches(), [folder] if folder else [])
+    return stopping([*caches, *([folder] if folder else [])])
 
 
 def _why_stopped(write: Any) -> str:

@@ -212,22 +212,20 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def stopping(cache: Path, folders: list[Path]) -> Iterator[Watch]:
+def stopping(folders: list[Path]) -> Iterator[Watch]:
     """End this process's program before its first write, within the block.
 
     Parameters
     ----------
-    cache
-        The user's folder of caches, in which scratch files are kept meanwhile.
     folders
-        Further caches that may be written to.
+        Caches, which may be written to; scratch files are kept in the first of them meanwhile.
 
     Notes
     -----
     For the main thread of a process that ends soon: the audit hook cannot be removed, and is only
     switched off; what the system was asked to forbid stays forbidden.
     """
-    made = [folder for folder in (cache, *folders) if _is_made(folder)]
+    made = [folder for folder in folders if _is_made(folder)]
     # In a cache, so that it can be removed in the end: what is above it stays writable.
     above = made[0] if made else None
     with tempfile.TemporaryDirectory(

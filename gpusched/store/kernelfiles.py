@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
@@ -49,7 +50,7 @@ class OtherToolchainError(RuntimeError):
 
 
 def directory() -> Path | None:
-    """Return where kernels are kept, or None if the configuration says nowhere.
+    """Return where kernels are kept, or None if that is nowhere.
 
     ``gpusched.fusion.cache-directory``; by default ``gpusched`` in the user's cache directory.
     """
@@ -60,12 +61,23 @@ def directory() -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _folder(configured: str, *environment: str | None) -> Path:
-    """Return a cache directory, which depends on these variables; asked for with each task."""
+def _folder(configured: str, *environment: str | None) -> Path | None:
+    """Return a cache directory, which depends on these variables; asked for with each task.
+
+    It stays where it is if this process goes to another folder, as the compile service does.
+    """
     del environment
-    if configured != "default":
-        return Path(configured).expanduser()
-    return user_caches() / "gpusched"
+    try:
+        own = Path(configured).expanduser() if configured != "default" else user_caches()
+    except RuntimeError:
+        warnings.warn(
+            f"user {os.getuid()} has no home folder, so compiled kernels are kept in memory only: "
+            "set HOME, XDG_CACHE_HOME or gpusched.fusion.cache-directory",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return (own if configured != "default" else own / "gpusched").absolute()
 
 
 def is_empty() -> bool:
@@ -79,7 +91,13 @@ def is_empty() -> bool:
 
 
 def user_caches() -> Path:
-    """Return the folder in which this user's programs keep what can be made again."""
+    """Return the folder in which this user's programs keep what can be made again.
+
+    Raises
+    ------
+    RuntimeError
+        If this user has no home folder, as in containers.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 

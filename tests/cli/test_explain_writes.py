@@ -83,7 +83,7 @@ from pathlib import Path
 from gpusched.cli.write_guard import Stopped, stopping
 {HEAD}
 writers = json.load(sys.stdin)
-with stopping(Path("cache"), []) as watch:
+with stopping([Path("cache")]) as watch:
     for name, code in writers.items():
         watch.first, ended = None, "went on"
         try:

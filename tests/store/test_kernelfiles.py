@@ -10,7 +10,7 @@ from pathlib import Path
 import dask
 import pytest
 
-from gpusched.backends.cache import KernelCache
+from gpusched.backends.cache import KernelCache, is_compiled
 from gpusched.files import UnsafeFolderError
 from gpusched.store import emitters, kernelfiles
 from gpusched.store.statistics import reset_statistics, statistics
@@ -107,3 +107,40 @@ def test_a_folder_that_others_can_write_is_left_as_it_is(root: Path) -> None:
     with pytest.raises(UnsafeFolderError, match="not this user's alone"):
         kernelfiles.clear(root)
     assert kept.exists()
+
+
+def test_kernels_that_there_is_no_way_to_are_none(root: Path) -> None:
+    """As those in a folder that was made as another user, by sudo: a task looks for them."""
+    (root / "kernels").mkdir()
+    (root / "kernels" / emitters.folder_name()).symlink_to("x" * 300)
+    assert KernelCache().loaded(sample_kernel("float64(13)")) is None
+    assert not is_compiled(sample_kernel("float64(13)"))
+
+
+def test_a_cache_directory_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernelfiles._folder.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    with dask.config.set({"gpusched.fusion.cache-directory": "own"}):
+        assert kernelfiles.directory() == tmp_path / "own"
+        monkeypatch.chdir("/")
+        assert kernelfiles.directory() == tmp_path / "own"
+    kernelfiles._folder.cache_clear()
+
+
+@pytest.mark.parametrize("setting", ["default", "~/kernels"])
+def test_without_a_home_kernels_are_kept_in_memory(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with dask.config.set({"gpusched.fusion.cache-directory": setting}):
+        with pytest.warns(RuntimeWarning, match="set HOME"):
+            assert kernelfiles.directory() is None
+        assert kernelfiles.directory() is None, "with one warning"
+        run_kernel(KernelCache())

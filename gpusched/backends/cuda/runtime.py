@@ -6,6 +6,7 @@ What launches, `cuda.core`, takes 0.1 to 0.2 s to import: only a process that ha
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -246,7 +247,7 @@ class GpuKernels(KernelStore):
         with self._runtime() as runtime:
             parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
         kept = (wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
-        if all(each.path is not None and each.path.exists() for each in kept):
+        if all(each.path is not None and os.path.exists(each.path) for each in kept):
             return self.obtained(kernel)
         return None
 

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import logging
 import os
+import platform
 import sys
 import threading
 from collections.abc import Iterator
@@ -221,8 +222,12 @@ atexit.register(_leave)
 
 
 def place() -> Place:
-    """Return where the service is that makes the machine code of this process."""
-    parts = [emitters.toolchain(), processors.key(), sys.executable, sys.prefix]
+    """Return where the service is that makes the machine code of this process.
+
+    Machines may share the folder: a socket there cannot be reached from another one, nor does a
+    lock say that somebody listens here.
+    """
+    parts = [emitters.toolchain(), processors.key(), sys.executable, sys.prefix, platform.node()]
     identity = hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
     return Place(folder(), identity)
 
@@ -290,8 +295,9 @@ def starting() -> float:
         return 0.0 if "numba" in sys.modules else STARTING / 2
     if _client.connected:
         return 0.0
-    # Where nothing has been compiled, no service has been needed.
-    return 0.0 if not kernelfiles.is_empty() and place().socket.exists() else STARTING
+    # Where nothing has been compiled, no service has been needed. There may be no way to a socket.
+    there = not kernelfiles.is_empty() and os.path.exists(place().socket)
+    return 0.0 if there else STARTING
 
 
 def is_used() -> bool:

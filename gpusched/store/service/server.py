@@ -164,7 +164,7 @@ class Server:
     def _leave(self, message: dict[str, Any]) -> None:
         """Take a request whose client ends; it may be done since."""
         path = message.get("path")
-        if path and not Path(path).exists():
+        if path and not os.path.exists(path):
             self._compilations.add(None, message)
             self._compilers.call()
 

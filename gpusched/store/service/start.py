@@ -34,6 +34,8 @@ _PAUSES = (0.01, 0.2)
 
 _LONGEST = 100
 """Bytes of a socket's path; operating systems allow 103 to 107."""
+_NAME = len("/0123456789abcdef.sock")
+"""Bytes of its name in its folder."""
 
 
 class UnavailableError(RuntimeError):
@@ -91,11 +93,20 @@ class Place:
 
 
 def folder() -> Path:
-    """Return the folder for sockets: short, on this machine, and gone when it is switched off."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and len(runtime) < _LONGEST - 60 and _may_use(Path(runtime)):
-        return Path(runtime) / "gpusched"
-    return Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}"
+    """Return the folder for sockets: short, and gone when the machine is switched off, if may be.
+
+    What is not an absolute path is not used, as the XDG Base Directory Specification has it: the
+    service works in another folder than its clients.
+    """
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    if runtime.is_absolute() and _may_use(runtime) and _is_short(found := runtime / "gpusched"):
+        return found
+    found = Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}"
+    return found if _is_short(found) else Path("/tmp") / found.name
+
+
+def _is_short(path: Path) -> bool:
+    return len(os.fsencode(path)) + _NAME <= _LONGEST
 
 
 def _may_use(path: Path) -> bool:

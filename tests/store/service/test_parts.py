@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -268,6 +270,39 @@ def test_the_folder_is_short_and_its_user_s(
     assert tmp_path not in starting.folder().parents, "others may write there"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/" + "x" * 200)
     assert len(str(starting.Place(starting.folder(), "0" * 16).socket)) < 100
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * 200)
+    assert starting.folder() == Path(f"/tmp/gpusched-{os.getuid()}")
+
+
+def test_a_folder_that_would_be_another_one_for_the_service_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "own")
+    assert starting.folder().is_absolute()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "own"))
+    monkeypatch.setattr(starting, "_LONGEST", len(str(tmp_path)) + 50)
+    assert starting.folder() == tmp_path / "own" / "gpusched"
+
+
+def test_machines_that_share_a_folder_have_a_service_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = client.place()
+    monkeypatch.setattr("platform.node", lambda: "another machine")
+    assert here.folder == client.place().folder
+    assert here.socket != client.place().socket
+
+
+def test_a_socket_that_there_is_no_way_to_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in a folder that another user has made: a task asks for it, and is not to fail."""
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.setattr(client, "place", lambda: starting.Place(tmp_path / ("x" * 300), "a"))
+    settings = {"fusion.compiler": "service", "fusion.cache-directory": str(tmp_path)}
+    with dask.config.set({f"gpusched.{key}": value for key, value in settings.items()}):
+        monkeypatch.setattr(client, "_client", client.Client())
+        assert client.starting() == client.STARTING
 
 
 def test_what_compilers_die_of_is_not_compiled_here(
