@@ -104,6 +104,11 @@ class Fusion:
         self._told[process] = dict(counters)
         self.launches[process] = dict(counters["kernels"])
 
+    def end(self, process: Process) -> None:
+        """Note that a process waits for no kernels any more; what it has counted stays."""
+        if process in self._told:
+            self._told[process].pop("compiling", None)
+
     def counted(self) -> Counted:
         """Return the sums over all processes, those that have ended too."""
         names = [each.name for each in fields(Counted)]

@@ -15,7 +15,7 @@ from distributed.protocol.pickle import dumps
 
 from gpusched.adapters.distributed import in_background
 from gpusched.dashboard import answers
-from gpusched.dashboard.fusion_counts import Fusion
+from gpusched.dashboard.fusion_counts import Fusion, Process
 from gpusched.dashboard.launches import KEPT, Launches
 from gpusched.newest import Newest
 from gpusched.workers import version_check
@@ -60,6 +60,8 @@ class Observer(SchedulerPlugin):
         """The worker that last ran a kernel, by its name and device."""
         self._places: dict[tuple[str, str], str] = {}
         """The worker that last ran any, by its host and device."""
+        self._processes: dict[str, Process] = {}
+        """By worker, of those that have reported and are still there."""
         scheduler.stream_handlers |= {
             SEEN: self._seen,
             answers.SOURCE: self._source,
@@ -91,6 +93,12 @@ class Observer(SchedulerPlugin):
         """Have a worker report, too, that joins while somebody looks."""
         if time.monotonic() - self._asked < LEASE and self._is_ours(worker):
             self._watch(worker, len(scheduler.workers), True)
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: object) -> None:
+        """Let go of the kernels that only a process has waited for which has ended."""
+        process = self._processes.pop(worker, None)
+        if process is not None and process not in self._processes.values():
+            self.fusion.end(process)
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **kwargs: Any) -> None:
         """Count the tasks of a graph."""
@@ -147,7 +155,7 @@ class Observer(SchedulerPlugin):
         """Take what a worker reports."""
         if worker not in self.scheduler.workers:
             return
-        host, pid = process
+        host, pid = self._processes[worker] = process[0], process[1]
         for name, device, *_ in kernels:
             self._ran[name, device] = self._places[host, device] = worker
         self.launches.add((host, pid), kernels, busy)

@@ -204,6 +204,10 @@ def test_kernels_that_are_compiled_are_shown_with_what_they_cost(
         ("mul", 0.5, 1), ("add", 0.75, 2)
     ]  # fmt: skip
     assert data["when"] == ["beside tasks", "in idle time"]
+    observer.fusion.end(("host", 2))
+    shown.update()
+    assert shown.title.text == "1 kernel to be compiled; 6 tasks ran without so far"
+    assert shown.source.data["seconds"] == [0.5]
 
 
 def span(kind: str, start: float, end: float, thread: str = "ThreadPoolExecutor-1_0") -> Any:
