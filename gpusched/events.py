@@ -11,6 +11,7 @@ from dataclasses import field
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.roles import current_key
 
@@ -64,7 +65,7 @@ active: tuple[Recording, ...] = ()
 """Recordings that go on; replaced, never changed."""
 
 _recordings: dict[str, Recording] = {}
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 class Thread(threading.local):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from gpusched import forks
 from gpusched.backends.cache import PreparedKernel, reference
 from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
@@ -63,7 +63,7 @@ class Machine(Host):
 
 _Figures = TypeVar("_Figures", bound=Host)
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _measured: dict[str, Host] = {}
 
 

@@ -199,7 +199,7 @@ MAY_USE = {
 }
 """What each part of the package may import, besides itself."""
 
-FOR_ALL = {"dataclass", "newest"}
+FOR_ALL = {"dataclass", "forks", "newest"}
 """What every part may import: these import nothing of the package, and are like Python's own."""
 
 # Resolve public names on demand, or are entry points.

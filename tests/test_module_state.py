@@ -20,7 +20,7 @@ CHANGING = {
 KINDS = {"count", "defaultdict", "deque", "dict", "list", "local", "set"}
 """Python's own classes of what changes, which have small letters."""
 
-LOCKS = {"Condition", "Lock", "RLock"}
+LOCKS = {"Condition", "Lock", "RLock", "lock"}
 
 NEVER = {"CFUNCTYPE", "ExternalFunction", "FunctionType", "IntType", "NewType", "PYFUNCTYPE",
          "Struct", "Template", "TypeVar", "VectorType"}  # fmt: skip
@@ -98,7 +98,9 @@ def state(trees: dict[str, ast.Module]) -> tuple[set[str], set[str]]:
         for name, value in bound(tree):
             kind = name_of(value) if isinstance(value, ast.Call) else ""
             mutable = isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp)
-            mutable |= kind in KINDS or (kind.lstrip("_")[:1].isupper() and kind not in NEVER)
+            mutable |= kind in KINDS | LOCKS or (
+                kind.lstrip("_")[:1].isupper() and kind not in NEVER
+            )
             constant = name.strip("_").isupper() or name.startswith("__")
             if f"{module}.{name}" in changes or (mutable and not constant):
                 (locks if kind in LOCKS else found).add(f"{module}.{name}")
@@ -151,6 +153,7 @@ TABLE = {}
 CONSTANT = {}
 _local = _Local()
 _turn = threading.Lock()
+_other = forks.lock()
 number = 0
 small = lru_cache(maxsize=4)
 word = compile("a")
@@ -165,5 +168,5 @@ def bounded(): ...
     other = "from gpusched.a import CONSTANT\ndef f():\n    CONSTANT.update(a=1)\n"
     found, locks = state({"a": ast.parse(text)})
     assert found == {"a._seen", "a.TABLE", "a._local", "a.number", "a.kept"}
-    assert locks == {"a._turn"}
+    assert locks == {"a._turn", "a._other"}
     assert "a.CONSTANT" in state({"a": ast.parse(text), "b": ast.parse(other)})[0]

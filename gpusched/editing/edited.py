@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpusched import forks
 from gpusched.editing import checking
 from gpusched.emit.editions import EditionError, functions
 from gpusched.emit.kernel import EXACT, Edition, Kernel
@@ -51,7 +51,7 @@ class Edited:
         self.tolerance = tolerance
         self._make = make
         self._applied: Override | None = None
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     @property
     def name(self) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import linecache
-import threading
 
-_turn = threading.Lock()
+from gpusched import forks
+
+_turn = forks.lock()
 
 
 def parse(text: str, filename: str = "<unknown>") -> ast.Module:

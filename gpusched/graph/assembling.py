@@ -9,7 +9,6 @@ more memory is taken than for the result and for a few chunks, instead of for bo
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from dask.array.core import finalize, slices_from_chunks
 from dask.callbacks import Callback
 from dask.core import flatten
 
+from gpusched import forks
 from gpusched.adapters.tasks import Alias, Task, TaskRef, is_list
 from gpusched.graph.program import Program
 from gpusched.graph.table import Table, uses
@@ -56,7 +56,7 @@ class Assembly:
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = places
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._start()
 
     def _start(self, array: np.ndarray | None = None) -> None:

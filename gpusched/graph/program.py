@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +13,7 @@ import dask
 import numpy as np
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
+from gpusched import forks
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import UNKNOWN, ByToken, Remaining
 from gpusched.graph.devicechoice import note_returns
@@ -251,7 +251,7 @@ def _is_own(function: Any) -> bool:
 
 
 _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def restore(token: str, payload: bytes, remaining: Remaining = UNKNOWN) -> Program:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from gpusched import forks
 from gpusched.adapters.distributed import worker_instances
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.newest import Newest
@@ -138,7 +139,7 @@ def find(token: str) -> programs.Program:
     found = programs.known(token)
     if found is not None:
         return found
-    with _asking.setdefault(token, threading.Lock()):
+    with _asking.setdefault(token, forks.lock()):
         try:
             found = programs.known(token)
             if found is None:
@@ -188,7 +189,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 _given_back: Newest[tuple[Any, str], int] = Newest(REMEMBERED)
-_counting = threading.Lock()
+_counting = forks.lock()
 
 
 def _give_back(token: str, error: UnavailableError) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
-from gpusched import config
+from gpusched import config, forks
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.floatingpoint import collecting, heeded, take
@@ -112,7 +111,7 @@ class Segment:
         self._plans: Newest[Any, Plan | Direct | Waiting] = Newest(PLANS)
         self._news = ""
         """Why the next inputs are recorded, where it is not for what they are."""
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
         self._users = {
             register for register, step in steps if recorded and not known(step.function)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.kernels import dask_arrays
 from gpusched.kernels.definition import Definition, define, inner_function, outside_of
@@ -115,7 +115,7 @@ class ElementwiseKernel(Shown, Freezable):
         self.python = function
         """The function as Python runs it, on numbers: for pdb."""
         self.signatures = signatures
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._frozen: ScalarKernel | None = None
         self._outside: Outside = {}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpusched import forks
 from gpusched.breaks import GraphBreak
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
@@ -51,7 +51,7 @@ class RawKernel:
         self._dispatchers: dict[str, Any] = {}
         self._tree = tree
         self._compiled: dict[Any, HostKernel | NotCompiledError] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __getitem__(self, extents: tuple[Extent, Extent]) -> Callable[..., None]:
         """Return what launches the kernel with so many blocks, and threads in each."""

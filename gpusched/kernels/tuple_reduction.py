@@ -7,13 +7,13 @@ the values that they join are elementwise kernels, which are fused with what mak
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.kernels import dask_arrays, mathematics
 from gpusched.kernels.array_arguments import taken
@@ -25,7 +25,7 @@ from gpusched.newest import Newest
 
 Number = bool | int | float
 
-_lock = threading.Lock()
+_lock = forks.lock()
 """Held while a loop is compiled, as numba's own lock is then; not where it has been compiled."""
 _loops: Newest[Any, Callable[..., None]] = Newest(256)
 """Compiled loops by definition and dtypes."""

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 import dask
 from dask.system import CPU_COUNT
 
+from gpusched import forks
 from gpusched.roles import current_worker
 
-_changing = threading.Lock()
+_changing = forks.lock()
 
 
 @contextmanager

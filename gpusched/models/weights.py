@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gpusched import forks
 from gpusched.models.base import Model, Packed
 from gpusched.models.errors import ModelError, here
 from gpusched.record.catalogue import own
@@ -151,7 +152,7 @@ _loading: dict[str, threading.Lock] = {}
 
 def _shared(weights: Weights) -> Loaded:
     token = weights.token
-    with _loading.setdefault(token, threading.Lock()):
+    with _loading.setdefault(token, forks.lock()):
         try:
             found = _all.get(token)
             if found is None:

@@ -7,14 +7,13 @@ settings and versions wherever and whenever it runs; one with others is another 
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
-from gpusched import config
+from gpusched import config, forks
 from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
 from gpusched.emit.editions import EditionError
@@ -226,7 +225,7 @@ NONE = Overrides()
 
 _applied: tuple[Override, ...] = ()
 _scoped: ContextVar[tuple[Override, ...]] = ContextVar("gpusched-overrides", default=())
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def active() -> Overrides:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -11,13 +10,13 @@ import dask.local
 import dask.multiprocessing
 import dask.threaded
 
-from gpusched import events
+from gpusched import events, forks
 from gpusched.profiling import profiled_tasks
 
 _MODULES: tuple[Any, ...] = (dask.local, dask.threaded, dask.multiprocessing)
 """Each calls `get_async` by a name of its own."""
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _users = 0
 _original = dask.local.get_async
 

@@ -8,7 +8,6 @@ import os
 import site
 import sys
 import sysconfig
-import threading
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 import cloudpickle
 
+from gpusched import forks
 from gpusched.saving.errors import UnsavableError
 
 
@@ -38,7 +38,7 @@ class Carried:
         return f"{kind}{named.__module__}.{named.__qualname__}"
 
 
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def pickle(carried: Carried) -> tuple[bytes, list[str]]:

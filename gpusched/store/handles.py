@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
-from gpusched import events
+from gpusched import events, forks
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.store.statistics import compiling_for
@@ -133,8 +132,8 @@ class Handle:
         """Seconds of the shortest run without it; 0 before the first."""
         self._graph = ""
         self._looked = False
-        self._looking = threading.Lock()
-        self._compiling = threading.Lock()
+        self._looking = forks.lock()
+        self._compiling = forks.lock()
         self._known = known
         self._obtain = obtain
 
@@ -172,10 +171,6 @@ class Handle:
         self.least = min(seconds, self.least or seconds)
         self.repeated |= bool(graph and self._graph) and graph != self._graph
         self._graph = graph or self._graph
-
-    def begin_again(self) -> None:
-        """Let go of locks that threads held which a forked process has not."""
-        self._looking, self._compiling = threading.Lock(), threading.Lock()
 
     def _set(self, found: CompiledKernel) -> None:
         self.compiled = found

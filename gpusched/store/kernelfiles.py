@@ -10,7 +10,6 @@ import contextlib
 import json
 import logging
 import os
-import threading
 import time
 import warnings
 from collections import defaultdict
@@ -21,7 +20,7 @@ from pathlib import Path
 import dask
 from dask.utils import parse_bytes
 
-from gpusched import config
+from gpusched import config, forks
 from gpusched.dataclass import dataclass
 from gpusched.files import UnsafeFolderError, is_own
 from gpusched.store import codefiles
@@ -280,7 +279,7 @@ class _Writes:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._since: dict[Path, int] = {}
 
     def note(self, root: Path, size: int, largest: int) -> bool:

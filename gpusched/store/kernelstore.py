@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -68,13 +67,6 @@ class KernelStore(ABC):
         """Forget what is in memory; files stay."""
         self._handles.clear()
 
-    def begin_again(self) -> None:
-        """Let go of locks that threads held which a forked process has none of."""
-        before, self._handles = self._handles, Newest(MOST)
-        for kernel, handle in before.items():
-            handle.begin_again()
-            self._handles[kernel] = handle
-
     def forget(self, kernel: Kernel) -> None:
         """Forget one kernel, so that it is looked for again."""
         self._handles.pop(kernel, None)
@@ -84,11 +76,3 @@ def forget(kernel: Kernel) -> None:
     """Forget a kernel in all stores, so that it is made with what is chosen for it then."""
     for store in list(_stores):
         store.forget(kernel)
-
-
-def _begin_again() -> None:
-    for store in list(_stores):
-        store.begin_again()
-
-
-os.register_at_fork(after_in_child=_begin_again)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import field, fields
 
+from gpusched import forks
 from gpusched.breaks import Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import EDITED
@@ -186,17 +185,8 @@ class Statistics:
         )
 
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _total = Statistics()
-
-
-def _begin_again() -> None:
-    """Have a lock that nobody holds, in a process that has been forked off."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_begin_again)
 
 
 class _Updating:

@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import re
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpusched import config
+from gpusched import config, forks
 from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel, Options
@@ -58,7 +57,7 @@ Choices = dict[str, Choice]
 """By kernel and place, as `_key` joins them."""
 
 _KEY = re.compile(r"[0-9a-f]{16}\|(?:cpu|cuda)\|[^|]+\|[^|]+")
-_lock = threading.Lock()
+_lock = forks.lock()
 _read: dict[Path, tuple[tuple[int, int], Choices]] = {}
 _generation = 0
 

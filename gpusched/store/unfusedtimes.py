@@ -7,10 +7,10 @@ workers of a script do, or all of its runs.
 from __future__ import annotations
 
 import os
-import threading
 from collections import defaultdict
 from pathlib import Path
 
+from gpusched import forks
 from gpusched.store import codefiles, kernelfiles
 
 FILE = "unfused-times.txt"
@@ -41,7 +41,7 @@ class Times:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._unwritten: defaultdict[str, float] = defaultdict(float)
         self._sums: dict[str, float] = {}
         self._file: int | None = None
@@ -129,7 +129,7 @@ def _shorten(path: Path, found: dict[str, float]) -> None:
 
 
 _times: dict[Path | None, Times] = {}
-_making = threading.Lock()
+_making = forks.lock()
 
 
 def here() -> Times:

@@ -7,11 +7,11 @@ machine is learned from those that there have been.
 from __future__ import annotations
 
 import platform
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
@@ -70,7 +70,7 @@ class Learned:
         return Learned(self.factor ** (1 - weight) * ratio**weight, count)
 
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _read: dict[Path | None, Learned] = {}
 
 

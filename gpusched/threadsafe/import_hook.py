@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from gpusched import forks
 from gpusched.threadsafe import replacing
 from gpusched.threadsafe.replacing import Replaced
 from gpusched.threadsafe.unsafe_libraries import OFF, Case, cases
@@ -75,7 +75,7 @@ class _Finder:
         self.done.add(case.library)
 
 
-_installing = threading.Lock()
+_installing = forks.lock()
 _finder: _Finder | None = None
 
 

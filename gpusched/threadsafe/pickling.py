@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import threading
 import types
 import weakref
 from typing import Any
 
 import cloudpickle
 
+from gpusched import forks
 from gpusched.threadsafe import proxy_operations
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
@@ -87,7 +87,7 @@ class Loading(Guard):
         super().__init__(guard.policy)
         self._guard = guard
         self._proxy = weakref.ref(proxy)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def apply(self, target: Any, operation: proxy_operations.Operation, *args: Any) -> Any:
         """Load the object through the real guard, and carry out an operation on it."""

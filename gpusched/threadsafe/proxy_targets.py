@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from gpusched import forks
 from gpusched.threadsafe.specials import specials
 
 Make = Callable[[], Any]
@@ -74,7 +75,7 @@ class Copy:
 
     def __init__(self, original: Any) -> None:
         self._original = original
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __call__(self) -> Any:
         """Return a new copy."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpusched import forks
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package, top_level
 from gpusched.threadsafe.policies import Policy, parse
@@ -146,7 +146,7 @@ class _Guards:
 
     def __init__(self) -> None:
         self._found: dict[int, Guard] = {}
-        self._making = threading.Lock()
+        self._making = forks.lock()
 
     def get(self, instance: Any, policy: Policy) -> Guard:
         return self._found.get(id(instance)) or self._make(instance, policy)

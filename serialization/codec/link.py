@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from collections.abc import Mapping
 from statistics import median
@@ -12,7 +11,7 @@ from typing import Any
 from dask.utils import parse_bytes
 from distributed.comm.addressing import get_address_host
 
-from gpusched import config
+from gpusched import config, forks
 
 KEY = "gpusched-link"
 """Where a `Transfer` stands among what distributed knows of the receiver."""
@@ -57,7 +56,7 @@ class Link:
         self.shares_cores = shares_cores
         self.observations = 0
         self._costs: deque[float] = deque(maxlen=_MEMORY)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __repr__(self) -> str:
         return f"<Link {self.bandwidth / 1e6:.0f} MB/s, {self.observations} observations>"

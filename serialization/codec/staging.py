@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched import forks
 from gpusched.serialization.codec import blocks
 
 
@@ -57,7 +58,7 @@ class Staging:
         self._free: deque[Buffer] = deque()
         """The one that was given back first is the first."""
         self._lent = threading.BoundedSemaphore(most)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     @contextmanager
     def lend(self) -> Iterator[Buffer]:

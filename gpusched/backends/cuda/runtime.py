@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from gpusched import cudadriver
+from gpusched import cudadriver, forks
 from gpusched.backends.cuda import compiler, versions
 from gpusched.backends.cuda.compiler import (
     Compiled,
@@ -268,7 +268,7 @@ class GpuKernels(KernelStore):
             yield _runtime()
 
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[int, GpuKernels] = {}
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from gpusched import config
+from gpusched import config, forks
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import DEFINED
 from gpusched.store import (
@@ -86,7 +86,7 @@ def awaited() -> bool:
     return _wish.get().awaited
 
 
-_turn = threading.Lock()
+_turn = forks.lock()
 
 
 @contextmanager
@@ -206,9 +206,8 @@ _client = Client()
 
 def _begin_again() -> None:
     """Connect again, in a process that has been forked off, where the old locks may be held."""
-    global _client, _turn
+    global _client
     _client = Client()
-    _turn = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_begin_again)
