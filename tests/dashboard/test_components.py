@@ -198,7 +198,7 @@ def test_kernels_that_are_compiled_are_shown_with_what_they_cost(
         observer.fusion.tell(("host", process), rest | {"unfused_tasks": 3, "compiling": compiling})
     shown = Compiling(scheduler)
     shown.update()
-    assert shown.title.text == "2 kernels to be compiled; 6 tasks ran without so far"
+    assert shown.title.text == "2 kernels to be compiled; 6 tasks ran without theirs so far"
     data = shown.source.data
     assert list(zip(data["kernel"], data["seconds"], data["processes"], strict=True)) == [
         ("mul", 0.5, 1), ("add", 0.75, 2)
@@ -206,7 +206,7 @@ def test_kernels_that_are_compiled_are_shown_with_what_they_cost(
     assert data["when"] == ["beside tasks", "in idle time"]
     observer.fusion.end(("host", 2))
     shown.update()
-    assert shown.title.text == "1 kernel to be compiled; 6 tasks ran without so far"
+    assert shown.title.text == "1 kernel to be compiled; 6 tasks ran without theirs so far"
     assert shown.source.data["seconds"] == [0.5]
 
 

@@ -40,7 +40,7 @@ class Compiling(TitledTable):
         waiting = fusion.compiling()
         done = count(fusion.unfused(), "task")
         self.title.text = (
-            f"{count(len(waiting), 'kernel')} to be compiled; {done} ran without so far"
+            f"{count(len(waiting), 'kernel')} to be compiled; {done} ran without theirs so far"
         )
         replace(
             self.table,
