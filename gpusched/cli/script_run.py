@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
+_STOPPED = "the tasks that had not ended when the run was stopped"
+"""What the counts of such a run do not have."""
+
+
 class _Stopped(Exception):
     """The script was asked to stop, so tasks that still run are of no use to anybody."""
 
@@ -54,6 +58,7 @@ def launch(
             stopped = code > 128
             if not quiet:
                 counted, seconds, missing = session.end(timeout=2 if stopped else 10)
+                missing = [*missing, *([_STOPPED] if stopped else [])]
                 compiling = queued_names() if counted.kernels_requested else ()
                 text = summary(counted, seconds, session.fused, missing, compiling)
                 print(text, file=sys.stderr)

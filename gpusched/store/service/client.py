@@ -33,7 +33,14 @@ from gpusched.store.service.connection import (
     SilentServiceError,
 )
 from gpusched.store.service.definitions import to_data
-from gpusched.store.service.start import Place, UnavailableError, connected, folder, leave_for
+from gpusched.store.service.start import (
+    KilledError,
+    Place,
+    UnavailableError,
+    connected,
+    folder,
+    leave_for,
+)
 from gpusched.store.statistics import count_compilation, updating
 
 if TYPE_CHECKING:
@@ -181,6 +188,8 @@ class Client:
             if self._connection is None or self._connection.lost:
                 try:
                     self._connection = Connection(connected(place()))
+                except KilledError:
+                    raise  # The next request tries again.
                 except UnavailableError as error:
                     self._refusal = str(error)
                     raise

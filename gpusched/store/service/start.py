@@ -27,7 +27,7 @@ PATIENCE = 30.0
 IDLE = 600.0
 """Seconds without anything to do after which it ends; a start costs a second."""
 STARTS = 3
-"""How often one is started, if it is killed as it starts: that says nothing about the next one."""
+"""How often one is started for a request, if it is killed as it starts."""
 _PAUSES = (0.01, 0.2)
 """Seconds between two tries to connect: at first, and at most."""
 
@@ -40,6 +40,10 @@ _NAME = len("/0123456789abcdef.sock")
 
 class UnavailableError(RuntimeError):
     """There is no compile service, and none can be started; the message says why."""
+
+
+class KilledError(UnavailableError):
+    """The service was killed as it started, each time: that says nothing about the next one."""
 
 
 class ForeignPeerError(ConnectionError):
@@ -205,10 +209,11 @@ def _start(place: Place) -> None:
         for _ in range(STARTS):
             if status < 0:
                 status = _status(_process(place))
-        if status:
-            raise subprocess.SubprocessError(f"its process ended with status {status}")
     except (OSError, subprocess.SubprocessError) as error:
         raise UnavailableError(f"a compile service cannot be started: {error}") from error
+    if status:
+        kind = KilledError if status < 0 else UnavailableError
+        raise kind(f"a compile service cannot be started: its process ended with status {status}")
 
 
 def _status(starting: subprocess.Popen[bytes]) -> int:

@@ -233,8 +233,12 @@ def test_a_service_that_is_killed_as_it_starts_is_started_again(
         starting._start(place)
         assert not [*codes]
     else:
-        with pytest.raises(starting.UnavailableError, match="status -9"):
-            starting._start(place)
+        monkeypatch.setattr(client, "place", lambda: place)
+        asking = client.Client()
+        with pytest.raises(starting.KilledError, match="status -9"):
+            asking._connected()
+        assert [*codes] == ["true"], "for the next request"
+        assert not asking._refusal
 
 
 def test_a_place_where_none_can_listen_is_known_at_once(
