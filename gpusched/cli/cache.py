@@ -226,12 +226,9 @@ def _of_no_use(file: Path, pack: Any) -> str:
     made = "; ".join(sorted({packs.described(each) for each in pack.made_with.values()}))
     here = packs.described(emitters.made_with())
     # Names and versions are for people, and may be the same.
-    differs = (
-        "features of the processor"
-        if any(map(packs.is_of_these_versions, pack.made_with))
-        else "gpusched's own files"
-    )
-    alike = f", with other {differs}" if here in made else ""
+    same_versions = any(map(packs.is_of_these_versions, pack.made_with))
+    others = "features of the processor" if same_versions else "files of gpusched itself"
+    alike = f", with other {others}" if here in made else ""
     return (
         f"{file} has no kernel that this machine can use: it was made with {made or 'nothing'}; "
         f"here is {here}{alike}. Make it with the same versions, on the same kind of processor "

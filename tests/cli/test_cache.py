@@ -122,9 +122,16 @@ def test_a_pack_that_does_not_verify_is_refused_whole(
     assert not (tmp_path / "other").exists()
 
 
-def test_kernels_for_another_processor_are_left_out(pack: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "others"), [(0, "files of gpusched itself"), (1, "features of the processor")]
+)
+def test_kernels_for_elsewhere_are_left_out(
+    part: int, others: str, pack: Path, tmp_path: Path
+) -> None:
     ours = emitters.folder_name()
-    theirs = f"{ours.partition('-')[0]}-{'0' * 12}"
+    parts = ours.split("-")
+    parts[part] = "0" * 12
+    theirs = "-".join(parts)
 
     def moved(name: str, content: bytes) -> tuple[str, bytes]:
         return name.replace(ours, theirs), content.replace(ours.encode(), theirs.encode())
@@ -134,6 +141,8 @@ def test_kernels_for_another_processor_are_left_out(pack: Path, tmp_path: Path) 
         done = call("cache", "import", str(pack))
         assert done.exit_code == 1
         assert "has no kernel that this machine can use" in done.output
+        here = packs.described(emitters.made_with())
+        assert f"here is {here}, with other {others}. Make it" in done.output
         assert call("cache", "import", "--all", str(pack)).exit_code == 0
         (told,) = json.loads(call("cache", "info", "--json").output)["made"]
     assert not told["usable"]
