@@ -30,10 +30,10 @@ from gpusched.graph.safety.kinds import (
     Method,
     Partial,
     Row,
-    aged,
     is_array,
     is_result,
     joined,
+    lent,
     row_of,
 )
 from gpusched.graph.safety.outside import Outside
@@ -233,8 +233,8 @@ class Interpreter:
         if package(function) in FUNCTIONS:
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, a library's own function")
         try:
-            given = {key: aged(kind) for key, kind in names.items()}
-            return examine(function, [aged(a) for a in args], given, self.outside, self.callers)
+            given = {key: lent(kind) for key, kind in names.items()}
+            return examine(function, [lent(a) for a in args], given, self.outside, self.callers)
         except Unsafe as error:
             refuse(error.reason.kind, f"calls {name}, which {error.reason}")
 
