@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
@@ -44,6 +45,15 @@ def index_of_lists(x: Any, axis: int = 1) -> Any:
     return x[tuple(index)] + np.reshape(x[:, 0], tuple(shape)) * len(shape)
 
 
+def tail(x: Any, take: Any = operator.getitem, axis: int = 1) -> Any:
+    """As dask-array has it for the totals of blocks, some of which may be empty."""
+    if x.shape[axis] == 0:
+        shape = list(x.shape)
+        shape[axis] = 1
+        return np.full_like(x, 7, shape=tuple(shape))
+    return operator.add(take(x, (slice(None), slice(-1, None))), 1)
+
+
 def unpacks(x: Any) -> Any:
     pair = [x, x + 1]
     first, second = pair
@@ -59,9 +69,7 @@ def numbers(x: Any) -> Any:
 def by_lists(x: Any, axis: Any, columns: Any, weights: Any) -> Any:
     kept = tuple([n if k not in axis else 1 for k, n in enumerate(x.shape)])
     y = np.moveaxis(x, axis, [-1]) if axis is not None else x
-    return (
-        x[:, columns].sum(axis=axis[0], keepdims=True) * kept[0] + weights[0] * y.max() + len(axis)
-    )
+    return x[:, columns].sum(axis=axis[0], keepdims=True) * kept[0] + weights[0] * y.max()
 
 
 def lists_of_lists(x: Any) -> Any:
@@ -82,7 +90,7 @@ def lists_of_functions(x: Any) -> Any:
     return sum(several) + len(both())
 
 
-SAFE = [collects, index_of_lists, unpacks, numbers, lists_of_lists, lists_of_functions]
+SAFE = [collects, index_of_lists, tail, unpacks, numbers, lists_of_lists, lists_of_functions]
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -92,6 +100,18 @@ def test_safe(function: Any) -> None:
     found = record(function, x, backend="python")
     assert_same(found.result, function(x))
     assert_same(found.run(x + 1), function(x + 1))
+
+
+def test_the_shape_of_something_like_an_array() -> None:
+    x = np.ones((3, 0))
+    assert_same(record(tail, x, backend="python").result, tail(x))
+
+
+def changes_by_an_operator(x: Any) -> Any:
+    y = x * 2
+    shown = operator.getitem(y, slice(1, None))
+    y += 1
+    return shown
 
 
 def test_lists_of_numbers_as_arguments() -> None:
@@ -161,6 +181,7 @@ def changes_one_of_two(x: Any) -> Any:
 
 
 UNSAFE = [
+    changes_by_an_operator,
     returns_a_list,
     changes_what_it_is_given,
     changes_what_a_function_holds,

@@ -461,6 +461,8 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return arithmetic(args, "calls abs with")
     elif function is pow and len(args) == 2 and not names:
         return arithmetic(args, "calls pow with")
+    elif function.__module__ == "_operator" and has(function, "elementwise") and not names:
+        return arithmetic(args, f"calls {function.__name__} with")
     elif function in _OF_NUMBERS:
         return _of_numbers(callee, args, names)
     elif getattr(math, getattr(function, "__name__", ""), None) is function:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -200,6 +201,8 @@ class Interpreter:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
             args[0] = closures.taken(args[0], self.callers)
+        if callee.value is operator.getitem and len(args) == 2 and not names:
+            return operators.item(*args), True
         if callee.value is functools.partial and args:
             return calls.partial(args, names), True
         if callee.value is functools.reduce and len(args) == 2 and not names:

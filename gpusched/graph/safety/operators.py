@@ -218,7 +218,7 @@ def _contains(self: Interpreter, state: State, instruction: Instruction) -> Afte
 @rule("BINARY_SUBSCR")
 def _subscript(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, index = state.stack[-2:]
-    return push(state.aged() if is_array(owner) else state, _item(owner, index), pops=2)
+    return push(state.aged() if is_array(owner) else state, item(owner, index), pops=2)
 
 
 @rule("STORE_SUBSCR")
@@ -263,7 +263,7 @@ def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> 
     owner, start, stop = state.stack[-3:]
     if not (is_plain(start) and is_plain(stop)):
         refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
-    found = _item(owner, _slice([start, stop]))
+    found = item(owner, _slice([start, stop]))
     return push(state.aged() if is_array(owner) else state, found, pops=3)
 
 
@@ -274,7 +274,8 @@ def _slice(ends: Sequence[Any]) -> Any:
     return Known(slice(*values)) if cuts else Kind.PLAIN
 
 
-def _item(owner: Any, index: Any) -> Any:
+def item(owner: Any, index: Any) -> Any:
+    """Return the kind of ``owner[index]``, which shows what the owner holds."""
     if is_array(owner):
         parts = items_of(index) if items_of(index) is not None else (index,)
         if all(is_operand(part) or is_shape(part) or is_listed(part) for part in parts or ()):
