@@ -195,6 +195,10 @@ UNSAFE = [
     lambda x: [x] == [x] or x,
     lambda x: x.sum(axis=[x]),
     lambda x: [x].append(print) or x,
+    lambda x: partial([x].append, x)() or x,
+    lambda x: reduce([x].append, [x, x]) or x,
+    lambda x: x * max(x.shape, key=print),
+    lambda x: x * max([1, 2], key=print),
 ]
 
 

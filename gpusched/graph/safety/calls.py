@@ -278,6 +278,8 @@ def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool])
 
 def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     """Return what `call` does, of a method of an array's or of a ufunc's."""
+    if isinstance(called.owner, Listing | Row):
+        refuse(GraphBreak.OWN_CHANGES, f"hands .{called.name} of a list on")
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
         name = f"{ufunc.__name__}.{called.name}"
@@ -399,7 +401,7 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return joined(Kind.PLAIN, arithmetic((item_of(args[0]), Kind.PLAIN), "adds up"))
     allowed = all(is_plain(k) for k in (*args, *names.values()))
     several = len(args) == 1 and (is_shape(args[0]) or _is_row_of_numbers(args[0]))
-    whole = callee.value in (min, max, sum) and several
+    whole = callee.value in (min, max, sum) and several and not names
     if not allowed and not whole:
         refuse(
             GraphBreak.OWN_ARGUMENTS,
