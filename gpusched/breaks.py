@@ -45,6 +45,7 @@ class GraphBreak(enum.Enum):
         "convert with astype first: kernels have bool, integers, float16 to float64 and complex, "
         "and each function has those of docs/reference/operations.md"
     )
+    STRINGS = "nothing: kernels compute numbers, not strings"
     CHUNK_TYPE = "give plain NumPy or CuPy chunks, as with map_blocks(np.asarray)"
     STRIDES = "copy the chunks, as with map_blocks(np.copy)"
     DEVICES = "move all inputs to one device with to_backend"

@@ -131,6 +131,7 @@ def unsuitable(values: tuple[Any, ...]) -> Reason | None:
         if type(value) is np.ndarray and not strides_are_whole(value):
             return GraphBreak.STRIDES("chunks whose strides are no whole number of elements")
         if type(value) is np.ndarray or type(value).__module__ == "cupy":
-            return GraphBreak.DTYPE(f"dtype {value.dtype}")
+            strings = value.dtype.kind in "US"
+            return (GraphBreak.STRINGS if strings else GraphBreak.DTYPE)(f"dtype {value.dtype}")
         return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
     return None

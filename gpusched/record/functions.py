@@ -364,32 +364,35 @@ def _isrealobj(recorder: Recorder, x: Any) -> bool:
     return bool(x.dtype.kind != "c")
 
 
-def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
+def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any, shape: Any) -> Any:
     if not isinstance(fill, bool | int | float | np.generic):
         raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
     target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
-    found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
+    shape = a.shape if shape is None else shape
+    found = recorder.call(recorder.device.full, (shape, fill, target), {}, copies=True)
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 
 
 @records(np.zeros_like)
-def _zeros_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
-    return _filled(recorder, a, 0, dtype)
+def _zeros_like(recorder: Recorder, a: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+    return _filled(recorder, a, 0, dtype, shape)
 
 
 @records(np.empty_like)
-def _empty_like(recorder: Recorder, prototype: Any, dtype: Any = None) -> Any:
-    return _filled(recorder, prototype, 0, dtype)
+def _empty_like(recorder: Recorder, prototype: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+    return _filled(recorder, prototype, 0, dtype, shape)
 
 
 @records(np.ones_like)
-def _ones_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
-    return _filled(recorder, a, 1, dtype)
+def _ones_like(recorder: Recorder, a: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+    return _filled(recorder, a, 1, dtype, shape)
 
 
 @records(np.full_like)
-def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None) -> Any:
-    return _filled(recorder, a, fill_value, dtype)
+def _full_like(
+    recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None
+) -> Any:
+    return _filled(recorder, a, fill_value, dtype, shape)
 
 
 # Reductions -----------------------------------------------------------------------------

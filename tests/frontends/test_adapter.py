@@ -301,6 +301,24 @@ def test_tasks_that_do_not_know_their_keys_are_fused() -> None:
     np.testing.assert_allclose(product, values * 2 + 1)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_arrays_that_optimise_themselves_have_the_functions_that_are_known(masked: bool) -> None:
+    import dask_array
+
+    values = np.random.default_rng(0).random((12, 10))
+    x = dask_array.from_array(np.ma.masked_less(values, 0.5) if masked else values, chunks=(4, 5))
+    means = ((x * 2 + 1).mean(axis=0) - 1).to_delayed
+    expected = dask.compute(*means().tolist(), scheduler="sync")
+    gpusched.reset_statistics()
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = dask.compute(*means().tolist(), scheduler="sync")
+        own = [reason for _, reason in gpusched.statistics().breaks if "your function" in reason]
+    for one, other in zip(found, expected, strict=True):
+        assert type(one) is type(other)
+        np.testing.assert_allclose(one, other)
+    assert bool(own) == masked
+
+
 def _odd() -> np.ndarray:
     values = np.random.default_rng(0).standard_normal((24, 24))
     values[0, :4] = np.nan, np.inf, -np.inf, -0.0

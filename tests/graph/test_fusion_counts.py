@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpusched.backends.cache import kernels
+from gpusched.breaks import GraphBreak
 from gpusched.graph import enable, fusible
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
 
@@ -191,6 +192,14 @@ def test_fields_of_records_are_left_to_numpy() -> None:
     counts = run(lambda: fields * 2 + 1)
     assert counts.launches == 0
     assert counts.breaks["mul", "chunks whose strides are no whole number of elements"] == 2
+
+
+def test_nothing_can_be_done_about_strings() -> None:
+    texts = da.from_array(np.array(["a", "b", "c"] * 20), chunks=30)
+    counts = run(lambda: (texts == "a") | (texts != "b"))
+    kinds = {reason.kind for _, reason in counts.breaks}
+    assert GraphBreak.STRINGS in kinds
+    assert all(kind.remedy.startswith("nothing") for kind in kinds), counts.breaks
 
 
 def sorted_rows(block: Any) -> Any:

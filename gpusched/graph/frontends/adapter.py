@@ -7,6 +7,7 @@ tests/frontends/test_adapter.py says which have moved.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -207,9 +208,27 @@ def front_ends() -> Iterator[FrontEnd]:
 
 
 def optimise_by(optimise: Callable[..., Any]) -> None:
-    """Have the front ends' arrays optimise their graphs where they do it themselves."""
+    """Have the front ends' arrays optimise their graphs where they do it themselves.
+
+    Parameters
+    ----------
+    optimise
+        Called with a graph, the wanted keys and, by name, the expression of the array that asks.
+    """
     for end in front_ends():
-        end.collection.__dask_optimize__ = staticmethod(optimise)
+        end.collection.__dask_optimize__ = _OfEach(optimise)
+
+
+class _OfEach:
+    """An attribute of a class that is what optimises graphs; of an array, it knows which one."""
+
+    def __init__(self, optimise: Callable[..., Any]) -> None:
+        self._optimise = optimise
+
+    def __get__(self, collection: Any, kind: type) -> Callable[..., Any]:
+        if collection is None:
+            return self._optimise
+        return functools.partial(self._optimise, expression=collection.expr)
 
 
 def normalised(value: Any) -> Any:

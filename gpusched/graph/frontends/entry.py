@@ -49,9 +49,15 @@ def watch() -> None:
     optimise_by(_optimised)
 
 
-def _optimised(graph: Any, keys: Any, **kwargs: Any) -> Any:
+def _optimised(graph: Any, keys: Any, expression: Any = None, **kwargs: Any) -> Any:
     hook = _hook()
-    return graph if hook is None else hook(graph, keys, **kwargs)
+    if hook is None:
+        return graph
+    if expression is not None:
+        from gpusched.graph.frontends.layered import exchanged
+
+        graph = exchanged(graph, expression)
+    return hook(graph, keys, **kwargs)
 
 
 def _hook() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
-from dask.utils import typename
+from dask.utils import ensure_dict, typename
 from toolz import identity  # type: ignore[import-untyped]
 
 from gpusched.adapters.tasks import Alias, GraphNode, NestedContainer, Task
@@ -42,6 +42,23 @@ def layered(expression: Expr) -> HighLevelGraph:
     return _Layers(list(front_ends())).of(expression)
 
 
+def exchanged(graph: Any, expression: Expr) -> dict[Any, Any]:
+    """Return the tasks of an expression, with dask.array's functions for those that do the same.
+
+    Parameters
+    ----------
+    graph
+        What the expression has become.
+    expression
+        Of an array.
+    """
+    layers, tasks = _Layers(list(front_ends())), dict(ensure_dict(graph))
+    if not all(map(layers.is_plain, expression.walk())):
+        return tasks
+    found: dict[Any, Any] = Exchange(counterparts()).value(_with_keys(tasks))
+    return found
+
+
 def has_arrays(expression: Expr) -> bool:
     """Return whether an expression is of arrays, or depends on one that is."""
     kinds = tuple(end.array for end in front_ends())
@@ -59,7 +76,7 @@ class _Layers:
 
     def of(self, expression: Expr) -> HighLevelGraph:
         nodes = [node for node in expression.walk() if not isinstance(node, ExprSequence)]
-        if all(map(self._is_plain, nodes)):
+        if all(map(self.is_plain, nodes)):
             self._exchange = Exchange(counterparts())
         for node in nodes:
             self._add(node)
@@ -69,7 +86,7 @@ class _Layers:
             {name: (needed & known) - {name} for name, needed in self._dependencies.items()},
         )
 
-    def _is_plain(self, node: Any) -> bool:
+    def is_plain(self, node: Any) -> bool:
         """Return whether the chunks of an expression are NumPy's or CuPy's, or it has none.
 
         dask-array has functions of its own for others, such as masked arrays.

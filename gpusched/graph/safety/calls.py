@@ -27,8 +27,8 @@ from gpusched.graph.safety.kinds import (
     Partial,
     Row,
     Series,
-    aged,
     is_array,
+    is_listed,
     is_operand,
     is_plain,
     is_settled,
@@ -36,6 +36,7 @@ from gpusched.graph.safety.kinds import (
     is_text,
     items_of,
     joined,
+    lent,
     row_of,
 )
 from gpusched.graph.safety.outside import CONVERTING
@@ -120,8 +121,8 @@ def partial(args: Sequence[Any], names: Names) -> Partial:
     """
     if any(isinstance(kind, Known) and is_open(kind.value) for kind in args):
         refuse(GraphBreak.OWN_CALLS, "calls partial with places that are left open")
-    function, *given = map(aged, args)
-    return Partial(function, tuple(given), tuple((name, aged(k)) for name, k in names.items()))
+    function, *given = map(lent, args)
+    return Partial(function, tuple(given), tuple((name, lent(k)) for name, k in names.items()))
 
 
 def creates(function: Any) -> bool:
@@ -158,7 +159,7 @@ def converted(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bo
 def _is_of_numbers(kind: Any) -> bool:
     if isinstance(kind, Listing | Items):
         return all(map(_is_of_numbers, kind.items))
-    return is_settled(kind)
+    return is_settled(kind) or is_listed(kind)
 
 
 def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
@@ -177,7 +178,9 @@ def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
 def arithmetic(args: Sequence[Any], doing: str) -> Any:
     """Return the kind of what arithmetic makes of its operands; `Unsafe` for other operands."""
     for arg in args:
-        if not is_operand(arg) and arg is not Kind.NUMBERS:
+        # NumPy makes an array of a list that is computed with one.
+        listed = is_listed(arg) and any(map(is_array, args))
+        if not is_operand(arg) and arg is not Kind.NUMBERS and not listed:
             refuse(GraphBreak.OWN_OBJECTS, f"{doing} {described(arg)}")
     if any(map(is_array, args)):
         return Kind.FRESH
@@ -262,7 +265,8 @@ def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: N
             f"calls {name} with arguments that no kernel honours ({error})",
         )
     given = (*args, *names.values())
-    _check_each(name, given, lambda kind: is_array(kind) or is_settled(kind))
+    # NumPy reads the lists that it is given, and keeps none.
+    _check_each(name, given, lambda kind: is_array(kind) or is_settled(kind) or is_listed(kind))
 
 
 def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool]) -> None:
@@ -274,6 +278,8 @@ def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool])
 
 def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     """Return what `call` does, of a method of an array's or of a ufunc's."""
+    if isinstance(called.owner, Listing | Row):
+        refuse(GraphBreak.OWN_CHANGES, f"hands .{called.name} of a list on")
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
         name = f"{ufunc.__name__}.{called.name}"
@@ -309,12 +315,8 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         refuse(GraphBreak.OWN_ARGUMENTS, "calls errstate with other arguments than names of errors")
     if made in (slice, range, *_INFORMATION, np.dtype):
         return _of_settled(made, args, names)
-    if made is tuple and len(args) == 1 and (is_shape(args[0]) or items_of(args[0]) is not None):
-        return args[0]
-    if made is tuple and len(args) == 1 and args[0] in (Series(Kind.PLAIN), Row(Kind.PLAIN)):
-        return Kind.SHAPE
-    if made in (list, tuple) and len(args) == 1 and not names and isinstance(args[0], Row):
-        return args[0]
+    if made in (list, tuple) and not names and len(args) < 2:
+        return sequence(made, args[0] if args else Items(()))
     if made in (zip, enumerate):
         return _series(made, args, names)
     if made in SCALARS or made in _OF_NUMBERS:
@@ -322,6 +324,31 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if is_error(made):
         return Kind.ERROR  # to be raised, which a recording does not survive
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
+
+
+_CALLED = frozenset(["list"])
+"""Where a list has been made that a call of `list` gives: all of these count as one place."""
+
+
+def sequence(made: type, of: Any) -> Any:
+    """Return the kind of a new list, or of a tuple, of the items of something."""
+    items = of.items if isinstance(of, Listing) else items_of(of)
+    if made is tuple and (items is not None or is_shape(of)):
+        return Items(of.items) if isinstance(of, Listing) else of
+    if items is not None:
+        return Listing(tuple(items), _CALLED, True)
+    if not isinstance(of, Row | Series) and not is_shape(of):
+        refuse(GraphBreak.OWN_OBJECTS, f"calls {made.__name__} with {described(of)}")
+    item = of.item if isinstance(of, Row) else item_of(of)
+    if made is list:
+        return Row(item, _CALLED, True)
+    return Kind.SHAPE if is_plain(item) else Row(item)
+
+
+def is_item(kind: Any) -> bool:
+    """Return whether a list that the function has made may hold a value."""
+    held = Items | Listing | Row
+    return is_array(kind) or is_settled(kind) or kind is Kind.NUMBERS or isinstance(kind, held)
 
 
 def _type_of(kind: Any) -> Any:
@@ -373,13 +400,18 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
         # From 0 on, each plus what is so far: never in place.
         return joined(Kind.PLAIN, arithmetic((item_of(args[0]), Kind.PLAIN), "adds up"))
     allowed = all(is_plain(k) for k in (*args, *names.values()))
-    whole = callee.value in (min, max, sum) and len(args) == 1 and is_shape(args[0])
+    several = len(args) == 1 and (is_shape(args[0]) or _is_row_of_numbers(args[0]))
+    whole = callee.value in (min, max, sum) and several and not names
     if not allowed and not whole:
         refuse(
             GraphBreak.OWN_ARGUMENTS,
             f"calls {name} with {', '.join(map(described, [*args, *names.values()]))}",
         )
     return Kind.PLAIN
+
+
+def _is_row_of_numbers(kind: Any) -> bool:
+    return isinstance(kind, Listing | Row) and is_plain(item_of(kind))
 
 
 def _holds_arrays(kind: Any) -> bool:
@@ -421,7 +453,9 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if function is len and len(args) == 1:
         if (items := items_of(args[0])) is not None:
             return Known(len(items))
-        if is_array(args[0]) or is_shape(args[0]):
+        if isinstance(args[0], Listing):
+            return Known(len(args[0].items))
+        if is_array(args[0]) or is_shape(args[0]) or isinstance(args[0], Row):
             return Kind.PLAIN
     elif function is isinstance and len(args) == 2:
         return _instance(*args)
@@ -429,6 +463,8 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return arithmetic(args, "calls abs with")
     elif function is pow and len(args) == 2 and not names:
         return arithmetic(args, "calls pow with")
+    elif function.__module__ == "_operator" and has(function, "elementwise") and not names:
+        return arithmetic(args, f"calls {function.__name__} with")
     elif function in _OF_NUMBERS:
         return _of_numbers(callee, args, names)
     elif getattr(math, getattr(function, "__name__", ""), None) is function:
@@ -447,7 +483,7 @@ def _instance(kind: Any, of: Any) -> Any:
     for each in (of,) if several is None else several:
         if not isinstance(each, Known) or not is_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
-    if not is_array(kind) and not is_settled(kind):
+    if not is_array(kind) and not is_settled(kind) and not isinstance(kind, Items | Listing | Row):
         refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")
     return Kind.PLAIN  # Plans are made for kinds, and so for types.
 

@@ -25,9 +25,10 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Made,
     Row,
-    aged,
+    extended,
     is_result,
     joined,
+    lent,
     row_of,
 )
 
@@ -60,7 +61,7 @@ def _store_deref(self: Interpreter, state: State, instruction: Instruction) -> A
     if name not in self.code.co_cellvars:
         refuse(*SAID["STORE_DEREF"])
     after = push(state, pops=1).aged()  # It may have another name.
-    return stored(after, name, aged(state.stack[-1]))
+    return stored(after.keeping(state.stack[-1:]), name, lent(state.stack[-1]))
 
 
 @rule("MAKE_FUNCTION")
@@ -96,9 +97,9 @@ def _list_append(self: Interpreter, state: State, instruction: Instruction) -> A
     depth, item = int(instruction.arg or 0), state.stack[-1]
     into = state.stack[-depth - 1]
     if isinstance(into, Listing):
-        longer: Any = Listing((*into.items, item))
+        longer: Any = replace(into, items=(*into.items, item))
     elif isinstance(into, Row):
-        longer = joined(into, row_of(Listing((item,))))
+        longer = extended(into, [item])
     else:
         refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
     stack = list(state.stack[:-1])
@@ -158,11 +159,11 @@ def _run(made: Made, args: list[Any], names: dict[str, Any],
     if "__builtins__" in names_of_module:  # Where each such function gets Python's own from.
         outer.outside.entry(names_of_module, "__builtins__")
     function = types.FunctionType(code, names_of_module, code.co_name, None, cells)
-    given = [aged(arg) for arg in args]
+    given = [lent(arg) for arg in args]
     if code.co_varnames[:1] == (".0",):
         arguments = {".0": given[0]}
     else:
-        kinds = {name: aged(kind) for name, kind in names.items()}
+        kinds = {name: lent(kind) for name, kind in names.items()}
         arguments = calls.parameters(function, given, kinds)
     inner = type(outer)(function, outer.outside, callers, outer)
     return inner.run(arguments), inner.given

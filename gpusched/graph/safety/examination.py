@@ -16,7 +16,15 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.known import known
 from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.partials import applied, bare, name_of
-from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
+from gpusched.graph.safety.kinds import (
+    Items,
+    Kind,
+    Known,
+    Listing,
+    is_constant,
+    is_listed,
+    is_settled,
+)
 from gpusched.graph.safety.outside import Outside
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own_traits
@@ -85,14 +93,17 @@ def kind_of(value: Any) -> Any:
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
     if type(value) is list:
-        return Kind.ARRAY if all(_is_harmless(kind_of(item)) for item in value) else Kind.OTHER
+        items = tuple(map(kind_of, value))
+        if all(map(is_settled, items)):
+            return Listing(items)
+        return Kind.ARRAY if all(map(_is_harmless, items)) else Kind.OTHER
     return Known(value, "an argument")
 
 
 def _is_harmless(kind: Any) -> bool:
     if isinstance(kind, Items):
         return all(map(_is_harmless, kind.items))
-    return kind is Kind.ARRAY or (isinstance(kind, Known) and is_constant(kind.value))
+    return kind is Kind.ARRAY or is_settled(kind) or is_listed(kind)
 
 
 def _said_of_object(function: Any) -> Reason:

@@ -9,8 +9,9 @@ import builtins
 import dis
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,18 @@ from gpusched.graph.safety.calls import described, refuse
 from gpusched.graph.safety.kinds import (
     Kind,
     Known,
+    Listing,
     Method,
+    Row,
     aged,
+    extended,
+    holds_new,
     is_array,
     is_plain,
     is_settled,
     joined,
+    lists_in,
+    within,
 )
 from gpusched.record.chunk import METHODS, UFUNC_METHODS
 
@@ -46,6 +53,10 @@ _OF_PLAIN = {"kind": Kind.TEXT, "char": Kind.TEXT, "name": Kind.TEXT, "itemsize"
              "max": Kind.PLAIN, "min": Kind.PLAIN, "bits": Kind.PLAIN}  # fmt: skip
 """Attributes of dtypes, slices and what `numpy.finfo` returns. None of these has methods of such
 names; those of NumPy scalars are read, and then refused where they are called."""
+
+
+OF_LISTS = frozenset(["append", "extend", "insert", "pop", "reverse"])
+"""Methods of lists that compare none of their items."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,38 @@ class State:
 
     def aged(self) -> State:
         """Return the state with no new arrays: something may share memory with one of them."""
-        variables = tuple((name, aged(kind)) for name, kind in self.variables)
-        return replace(self, stack=tuple(map(aged, self.stack)), variables=variables)
+        return self._with(aged)
+
+    def lending(self, kinds: Iterable[Any]) -> State:
+        """Return the state after others have come to hold some values."""
+        return (self.aged() if holds_new(kinds) else self).keeping(kinds)
+
+    def keeping(self, kinds: Iterable[Any]) -> State:
+        """Return the state in which lists that are, or are held by, some values may not change."""
+        places = lists_in(kinds)
+        return self._with(partial(kept, places)) if places else self
+
+    def extended(self, owner: Listing | Row, items: Iterable[Any]) -> State:
+        """Return the state after a list may have got some items more, or others."""
+        return self._with(partial(_extended, owner.places, tuple(items)))
+
+    def _with(self, change: Callable[[Any], Any]) -> State:
+        variables = tuple((name, change(kind)) for name, kind in self.variables)
+        return replace(self, stack=tuple(map(change, self.stack)), variables=variables)
+
+
+def kept(places: frozenset[Any], kind: Any) -> Any:
+    """Return the kind of a value whose lists may not change any more if they are some of these."""
+    found = within(kind, partial(kept, places))
+    listed = isinstance(found, Listing | Row) and not places.isdisjoint(found.places)
+    return replace(found, own=False) if listed else found
+
+
+def _extended(places: frozenset[Any], items: tuple[Any, ...], kind: Any) -> Any:
+    """Return the kind of a value after a list has got some items, which may be one of its own."""
+    found = within(kind, partial(_extended, places, items))
+    listed = isinstance(found, Listing | Row) and not places.isdisjoint(found.places)
+    return extended(found, items) if listed else found
 
 
 def push(state: State, *kinds: Any, pops: int = 0) -> State:
@@ -255,6 +296,8 @@ def _attribute(self: Interpreter, owner: Any, name: str) -> Any:
         return Method(owner, name)
     elif is_plain(owner) and name in _OF_PLAIN:
         return _OF_PLAIN[name]
+    elif isinstance(owner, Listing | Row) and name in OF_LISTS:
+        return Method(owner, name)
     refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
 
 

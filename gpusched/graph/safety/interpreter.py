@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -30,10 +31,10 @@ from gpusched.graph.safety.kinds import (
     Method,
     Partial,
     Row,
-    aged,
     is_array,
     is_result,
     joined,
+    lent,
     row_of,
 )
 from gpusched.graph.safety.outside import Outside
@@ -200,6 +201,8 @@ class Interpreter:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
             args[0] = closures.taken(args[0], self.callers)
+        if callee.value is operator.getitem and len(args) == 2 and not names:
+            return operators.item(*args), True
         if callee.value is functools.partial and args:
             return calls.partial(args, names), True
         if callee.value is functools.reduce and len(args) == 2 and not names:
@@ -233,8 +236,8 @@ class Interpreter:
         if package(function) in FUNCTIONS:
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, a library's own function")
         try:
-            given = {key: aged(kind) for key, kind in names.items()}
-            return examine(function, [aged(a) for a in args], given, self.outside, self.callers)
+            given = {key: lent(kind) for key, kind in names.items()}
+            return examine(function, [lent(a) for a in args], given, self.outside, self.callers)
         except Unsafe as error:
             refuse(error.reason.kind, f"calls {name}, which {error.reason}")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -67,9 +68,14 @@ class Items:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list that is being built, to become the arguments of a call."""
+    """A list, with the kinds of its items."""
 
     items: tuple[Any, ...]
+    places: frozenset[Any] = frozenset()
+    """Where it may have been made: another value may be the same list if it shares one of them."""
+    own: bool = False
+    """Whether nothing but variables of the function that is gone through holds it, so that it may
+    change: what is known of it in these is changed, too."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,9 @@ class Row:
 
     item: Any
     """Of what kind each item is; None if there are none."""
+    places: frozenset[Any] = frozenset()
+    own: bool = False
+    """As a `Listing` has them."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +212,13 @@ def is_settled(kind: Any) -> bool:
     return is_plain(kind) or is_text(kind) or kind is Kind.SHAPE
 
 
+def is_listed(kind: Any) -> bool:
+    """Return whether a value is a list, or a tuple, of what no chunk decides."""
+    if isinstance(kind, Listing):
+        return all(is_settled(item) or is_listed(item) for item in kind.items)
+    return isinstance(kind, Row) and (kind.item is None or is_settled(kind.item))
+
+
 def is_operand(kind: Any) -> bool:
     """Return whether arithmetic of NumPy's may be given a value."""
     return is_array(kind) or is_plain(kind)
@@ -231,12 +247,16 @@ def joined(left: Any, right: Any) -> Any:
         return Kind.SHAPE
     if isinstance(left, Series) and isinstance(right, Series):
         return Series(joined(left.item, right.item))
+    if isinstance(left, Method) and isinstance(right, Method) and left.name == right.name:
+        owner = joined(left.owner, right.owner)
+        return Kind.OTHER if owner is Kind.OTHER else Method(owner, left.name)
     if isinstance(left, Listing | Row) and isinstance(right, Listing | Row):
         one, other = row_of(left).item, row_of(right).item
         item = joined(one, other) if one and other else one or other
         # A loop may put a list into another one, and that into another one, without end.
         deep = isinstance(item, Row) and isinstance(item.item, Listing | Row)
-        return Kind.OTHER if deep else Row(item)
+        places = left.places | right.places
+        return Kind.OTHER if deep else Row(item, places, left.own and right.own)
     return Kind.OTHER
 
 
@@ -244,24 +264,60 @@ def row_of(kind: Listing | Row) -> Row:
     """Return the kind of a list whose length may be another one."""
     if isinstance(kind, Row):
         return kind
-    return Row(reduce(joined, kind.items) if kind.items else None)
+    item = reduce(joined, kind.items) if kind.items else None
+    return Row(item, kind.places, kind.own)
+
+
+def extended(kind: Listing | Row, items: Iterable[Any]) -> Any:
+    """Return the kind of a list that may have got some items more, or others."""
+    return joined(row_of(kind), Listing(tuple(items), kind.places, kind.own))
+
+
+def within(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a kind with another one for each value that it holds."""
+    if isinstance(kind, Items):
+        return Items(tuple(map(change, kind.items)))
+    if isinstance(kind, Listing):
+        return replace(kind, items=tuple(map(change, kind.items)))
+    if isinstance(kind, Series | Row):
+        return replace(kind, item=change(kind.item))
+    if isinstance(kind, Generated):
+        return Generated(kind.made, change(kind.first))
+    if isinstance(kind, Options):
+        return Options(tuple((name, change(value)) for name, value in kind.names))
+    if isinstance(kind, Method):
+        return Method(change(kind.owner), kind.name)
+    if isinstance(kind, Partial):
+        names = tuple((name, change(value)) for name, value in kind.names)
+        return Partial(change(kind.function), tuple(map(change, kind.args)), names)
+    return kind
 
 
 def aged(kind: Any) -> Any:
     """Return the kind of a value after something may have come to share memory with it."""
-    if kind is Kind.FRESH:
-        return Kind.ARRAY
-    if isinstance(kind, Items | Listing):
-        return type(kind)(tuple(map(aged, kind.items)))
-    if isinstance(kind, Generated):
-        return Generated(kind.made, aged(kind.first))
-    if isinstance(kind, Options):
-        return Options(tuple((name, aged(value)) for name, value in kind.names))
-    if isinstance(kind, Method):
-        return Method(aged(kind.owner), kind.name)
-    return type(kind)(aged(kind.item)) if isinstance(kind, Series | Row) else kind
+    return Kind.ARRAY if kind is Kind.FRESH else within(kind, aged)
+
+
+def lent(kind: Any) -> Any:
+    """Return the kind of a value that others have come to hold, whose lists may not change."""
+    found = aged(within(kind, lent))
+    return replace(found, own=False) if isinstance(found, Listing | Row) else found
 
 
 def holds_new(kinds: Iterable[Any]) -> bool:
     """Return whether one of several values is, or holds, a new array."""
     return any(aged(kind) != kind for kind in kinds)
+
+
+def lists_in(kinds: Iterable[Any]) -> frozenset[Any]:
+    """Return where all lists may have been made that are, or are held by, some values."""
+    found: set[Any] = set()
+
+    def look(kind: Any) -> Any:
+        if isinstance(kind, Listing | Row):
+            found.update(kind.places)
+        return within(kind, look)
+
+    for kind in kinds:
+        look(kind)
+    return frozenset(found)

@@ -9,7 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
-from gpusched.graph.safety.calls import arithmetic, described, is_error, is_type, item_of, refuse
+from gpusched.graph.safety import closures
+from gpusched.graph.safety.calls import (
+    arithmetic,
+    described,
+    is_error,
+    is_item,
+    is_type,
+    item_of,
+    refuse,
+    sequence,
+)
 from gpusched.graph.safety.instructions import (
     SAID,
     TABLE,
@@ -17,10 +27,12 @@ from gpusched.graph.safety.instructions import (
     Instruction,
     Rule,
     State,
+    kept,
     push,
     rule,
 )
 from gpusched.graph.safety.kinds import (
+    Generated,
     Items,
     Kind,
     Known,
@@ -30,13 +42,17 @@ from gpusched.graph.safety.kinds import (
     Row,
     Series,
     aged,
+    extended,
     holds_new,
     is_array,
+    is_listed,
     is_operand,
     is_plain,
     is_settled,
     is_shape,
     items_of,
+    lists_in,
+    row_of,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +78,8 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
     repeated = (left, right) if is_shape(left) else (right, left)
     if is_shape(repeated[0]) and is_plain(repeated[1]) and symbol in ("*", "*="):
         return push(state, Kind.SHAPE, pops=2)
+    if isinstance(left, Listing | Row) and symbol in ("+", "+=", "*"):
+        return _of_lists(self, state, instruction)
     doing = f"computes {symbol} with"
     found = arithmetic((left, right), doing)
     if symbol.endswith("=") and left is Kind.NUMBERS:
@@ -75,6 +93,36 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
     if known := _computed(left, right, symbol.removesuffix("=")):
         return push(state, known, pops=2)
     return push(state, found, pops=2)
+
+
+def _of_lists(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Follow ``[...] + [...]``, ``[...] += (...)`` and ``[...] * 3``."""
+    left, right = state.stack[-2:]
+    symbol, listed = instruction.argrepr, isinstance(right, Listing | Row)
+    if symbol == "+=" and left.own and (listed or items_of(right) is not None):
+        return push(state.extended(left, held_by(right)), left, pops=2)
+    if symbol == "+" and listed:
+        both = isinstance(left, Listing) and isinstance(right, Listing)
+        items = (*left.items, *right.items) if both else (*held_by(left), *held_by(right))
+    elif symbol == "*" and is_plain(right):
+        both, items = False, held_by(left)
+    else:
+        refuse(GraphBreak.OWN_OBJECTS, f"computes {symbol} with {described(right)}")
+    made = _list(self, instruction, items)
+    return push(state, made if both else row_of(made), pops=2)
+
+
+def _list(self: Interpreter, instruction: Instruction, items: tuple[Any, ...]) -> Listing:
+    """Return the kind of a list that an instruction makes."""
+    return Listing(items, frozenset([(id(self.code), instruction.offset)]), True)
+
+
+def held_by(kind: Any) -> tuple[Any, ...]:
+    """Return the kinds of a list's or a tuple's items; of any length, those that they may be."""
+    items = kind.items if isinstance(kind, Listing) else items_of(kind)
+    if items is not None:
+        return tuple(items)
+    return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
 
 
 def _computed(left: Any, right: Any, symbol: str) -> Known | None:
@@ -105,7 +153,9 @@ def _truth(self: Interpreter, state: State, instruction: Instruction) -> After:
 
 def _decided(kind: Any) -> bool | None:
     """Return whether a value is true; None if it may be either. `Unsafe` if a chunk decides."""
-    if not is_settled(kind):
+    if isinstance(kind, Listing):
+        return bool(kind.items)
+    if not is_settled(kind) and not isinstance(kind, Row):
         refuse(GraphBreak.OWN_DECIDES, f"decides by {described(kind)}")
     return bool(kind.value) if isinstance(kind, Known) else None
 
@@ -148,7 +198,7 @@ def _is_none(kind: Any, negated: bool) -> Any:
         return Known((kind.value is None) != negated)
     if is_array(kind) or kind is Kind.PLAIN:
         return Kind.PLAIN  # of another kind where it is None, and plans are made for kinds
-    if is_settled(kind) or isinstance(kind, Items):
+    if is_settled(kind) or isinstance(kind, Items | Listing | Row):
         return Known(negated)
     refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(kind)} is None")
 
@@ -157,7 +207,7 @@ def _is_none(kind: Any, negated: bool) -> Any:
 def _contains(self: Interpreter, state: State, instruction: Instruction) -> After:
     left, right = state.stack[-2:]
     types = is_type(left) and all(map(is_type, items_of(right) or (right,)))
-    if not types and not (is_settled(left) and is_settled(right)):
+    if not types and not (is_settled(left) and (is_settled(right) or is_listed(right))):
         refuse(GraphBreak.OWN_DECIDES, f"looks for {described(left)} in {described(right)}")
     return push(state, Kind.PLAIN, pops=2)
 
@@ -168,16 +218,28 @@ def _contains(self: Interpreter, state: State, instruction: Instruction) -> Afte
 @rule("BINARY_SUBSCR")
 def _subscript(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, index = state.stack[-2:]
-    return push(state.aged() if is_array(owner) else state, _item(owner, index), pops=2)
+    return push(state.aged() if is_array(owner) else state, item(owner, index), pops=2)
 
 
 @rule("STORE_SUBSCR")
 def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
     """Follow ``new[mask] = number``, or ``new[0, 1:] = number``, which nobody else sees."""
     value, owner, index = state.stack[-3:]
+    if isinstance(owner, Listing | Row):
+        return _stored_in(push(state, pops=3), owner, index, value)
     if owner is not Kind.FRESH or not _chooses(index) or not is_plain(value):
         refuse(*SAID["STORE_SUBSCR"])
     return push(state, pops=3)
+
+
+def _stored_in(state: State, owner: Listing | Row, index: Any, value: Any) -> State:
+    """Follow ``own[0] = value``; what is no known number may be a slice that gets several items."""
+    number = isinstance(index, Known) and type(index.value) is int
+    if not owner.own or not (number or (index is Kind.PLAIN and is_operand(value))):
+        refuse(GraphBreak.OWN_CHANGES, "changes a list that others may see")
+    if is_array(value) and not number:
+        state, value = state.aged(), Kind.ARRAY
+    return state.extended(owner, [value])
 
 
 @rule("STORE_SLICE")
@@ -201,7 +263,7 @@ def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> 
     owner, start, stop = state.stack[-3:]
     if not (is_plain(start) and is_plain(stop)):
         refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
-    found = _item(owner, _slice([start, stop]))
+    found = item(owner, _slice([start, stop]))
     return push(state.aged() if is_array(owner) else state, found, pops=3)
 
 
@@ -212,20 +274,25 @@ def _slice(ends: Sequence[Any]) -> Any:
     return Known(slice(*values)) if cuts else Kind.PLAIN
 
 
-def _item(owner: Any, index: Any) -> Any:
+def item(owner: Any, index: Any) -> Any:
+    """Return the kind of ``owner[index]``, which shows what the owner holds."""
     if is_array(owner):
         parts = items_of(index) if items_of(index) is not None else (index,)
-        if all(is_operand(part) or is_shape(part) for part in parts or ()):
+        if all(is_operand(part) or is_shape(part) or is_listed(part) for part in parts or ()):
             return Kind.ARRAY
         refuse(GraphBreak.OWN_DECIDES, f"takes an item by {described(index)}")
-    items = items_of(owner)
+    if owner is Kind.NUMBERS and (is_plain(index) or is_shape(index)):
+        return Kind.NUMBERS
+    items = owner.items if isinstance(owner, Listing) else items_of(owner)
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if items is not None and number is not None and -len(items) <= number < len(items):
         return items[number]
     if isinstance(owner, Listing | Row) and number is not None:
         return item_of(owner)
     if items is not None and isinstance(index, Known) and type(index.value) is slice:
-        return Items(items[index.value])
+        return (Listing if isinstance(owner, Listing) else Items)(items[index.value])
+    if isinstance(owner, Row) and isinstance(index, Known) and type(index.value) is slice:
+        return Row(owner.item)
     if is_shape(owner) and number is not None:
         return Kind.PLAIN
     if is_shape(owner) and is_plain(index):
@@ -241,24 +308,18 @@ def _build_slice(self: Interpreter, state: State, instruction: Instruction) -> A
     return push(state, _slice(state.stack[-count:]), pops=count)
 
 
-def _building(kind: Callable[[tuple[Any, ...]], Any]) -> Callable[..., After]:
-    """Return the rule of an instruction that puts values into something of this kind."""
-
-    def build(self: Interpreter, state: State, instruction: Instruction) -> After:
-        count = int(instruction.arg or 0)
-        return push(state, kind(state.stack[len(state.stack) - count :]), pops=count)
-
-    return build
-
-
-rule("BUILD_TUPLE")(_building(Items))
-rule("BUILD_LIST")(_building(Listing))
+@rule("BUILD_TUPLE", "BUILD_LIST")
+def _build(self: Interpreter, state: State, instruction: Instruction) -> After:
+    count = int(instruction.arg or 0)
+    items = state.stack[len(state.stack) - count :]
+    listed = instruction.opname == "BUILD_LIST"
+    return push(state, _list(self, instruction, items) if listed else Items(items), pops=count)
 
 
 @rule("UNPACK_SEQUENCE")
 def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
     count, kind = int(instruction.arg or 0), state.stack[-1]
-    items = items_of(kind)
+    items = kind.items if isinstance(kind, Listing) else items_of(kind)
     if items is None:
         items = (item_of(kind),) * count
     if len(items) != count:
@@ -271,7 +332,9 @@ def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> Afte
     kind = state.stack[-1]
     if items_of(kind) == ():
         return push(state, Series(Kind.PLAIN), pops=1)
-    return push(state.aged() if is_array(kind) else state, Series(item_of(kind)), pops=1)
+    # A list that changes while a loop goes through it has other items.
+    state = state.aged() if is_array(kind) else state.keeping([kind])
+    return push(state, Series(item_of(kind)), pops=1)
 
 
 @rule("FOR_ITER")
@@ -394,11 +457,34 @@ def _finished(self: Interpreter, state: State, callee: Any, args: list[Any],
               names: dict[str, Any]) -> State:  # fmt: skip
     """Return the state after a call, whose function and arguments have been taken off."""
     owner = [callee.owner] if isinstance(callee, Method) else []
+    if isinstance(callee, Method) and isinstance(callee.owner, Listing | Row):
+        return _changed(self, state, callee, args, names)
     found, shares = self.call(callee, args, names)
-    if shares and holds_new([*owner, *args, *names.values()]):
-        state = state.aged()
-        found = aged(found)
+    given = [*owner, *args, *names.values()]
+    if shares:
+        state = state.lending(given)
+        found = kept(lists_in(given), aged(found) if holds_new(given) else found)
     return push(state, found)
+
+
+def _changed(self: Interpreter, state: State, called: Method, args: list[Any],
+             names: dict[str, Any]) -> State:  # fmt: skip
+    """Return the state after a call of a list's method: see `OF_LISTS`."""
+    owner, name = called.owner, called.name
+    last = args[-1] if args and name in ("append", "extend", "insert") else None
+    if isinstance(last, Generated):
+        last = closures.taken(last, self.callers)
+    numbers = args if last is None else args[:-1]
+    if not owner.own or names or not all(map(is_plain, numbers)):
+        refuse(GraphBreak.OWN_CHANGES, f"calls .{name} of a list that others may see")
+    if name == "extend":
+        if not (isinstance(last, Listing | Row | Series) or items_of(last) is not None):
+            refuse(GraphBreak.OWN_OBJECTS, f"calls .extend with {described(last)}")
+        return push(state.extended(owner, held_by(last)), Known(None))
+    if last is not None and not is_item(last):
+        refuse(GraphBreak.OWN_OBJECTS, f"calls .{name} with {described(last)}")
+    found = item_of(owner) if name == "pop" else Known(None)
+    return push(state.extended(owner, [] if last is None else [last]), found)
 
 
 @rule("CALL_FUNCTION_EX")
@@ -408,7 +494,7 @@ def _call_ex(self: Interpreter, state: State, instruction: Instruction) -> After
     named = sys.version_info >= (3, 14) or int(instruction.arg or 0) & 1
     options = stack.pop() if named else Options(())
     given, slots = stack.pop(), [stack.pop(), stack.pop()]
-    args = items_of(given)
+    args = given.items if isinstance(given, Listing) else items_of(given)
     if options is Kind.NULL:
         options = Options(())
     if args is None or not isinstance(options, Options):
@@ -449,21 +535,25 @@ def _dict_merge(self: Interpreter, state: State, instruction: Instruction) -> Af
 
 @rule("LIST_EXTEND")
 def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> After:
-    depth, items = int(instruction.arg or 0), items_of(state.stack[-1])
+    depth, more = int(instruction.arg or 0), state.stack[-1]
     into = state.stack[-depth - 1]
-    if items is None or not isinstance(into, Listing):
+    listed = isinstance(more, Listing | Row)
+    if not (listed or items_of(more) is not None) or not isinstance(into, Listing | Row):
         refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
     stack = list(state.stack[:-1])
-    stack[-depth] = Listing((*into.items, *items))
+    if isinstance(into, Listing) and not isinstance(more, Row):
+        stack[-depth] = replace(into, items=(*into.items, *held_by(more)))
+    else:
+        stack[-depth] = extended(into, held_by(more))
     return replace(state, stack=tuple(stack))
 
 
 @rule("LIST_TO_TUPLE")
 def _list_to_tuple(self: Interpreter, state: State, instruction: Instruction) -> After:
     listing = state.stack[-1]
-    if not isinstance(listing, Listing):
+    if not isinstance(listing, Listing | Row):
         refuse(GraphBreak.OWN_CODE, "builds a tuple of what is not known")
-    return push(state, Items(listing.items), pops=1)
+    return push(state, sequence(tuple, listing), pops=1)
 
 
 @rule("CALL_INTRINSIC_1")
