@@ -31,7 +31,8 @@ def first_calls(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
 
 
 def _beside(name: str, side: int) -> dict[str, Any]:
-    plain, fused = (_process([who, name, str(side)]) for who in ("dask", "gpusched"))
+    for _ in range(2):  # The second time, CuPy's own kernels are on disk.
+        plain, fused = (_process([who, name, str(side)]) for who in ("dask", "gpusched"))
     return {
         "dask + CuPy first ms": plain["ms"][0], "later": plain["ms"][-1],
         "gpusched first ms": fused["ms"][0], "second": fused["ms"][1],
