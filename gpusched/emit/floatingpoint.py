@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -125,5 +126,6 @@ def ignore_warnings() -> None:
     Belongs where errors are collected, in a context of `numpy.errstate`.
     """
     ignored = heeded() & ~enforced()
-    np.seterr(**{name: "ignore" for name, bit in _KINDS.items() if ignored & bit})
+    state: Any = {name: "ignore" for name, bit in _KINDS.items() if ignored & bit}
+    np.seterr(**state)
     np.seterrcall(replace(np.geterrcall(), silent=True))  # type: ignore[type-var]
