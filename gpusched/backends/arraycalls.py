@@ -370,10 +370,11 @@ def _search(side: str) -> Callable[..., Any]:
     return lambda module, x, table, steps: module.searchsorted(table, x, side)
 
 
-def _interpolate(module: ModuleType, x: Any, points: Any, values: Any, count: Any,
+def _interpolate(module: ModuleType, x: Any, points: Any, lines: Any, count: Any,
                  steps: Any) -> Any:  # fmt: skip
     count, x = int(count), module.ascontiguousarray(x)
-    return module.interp(x, points[:count], values[1 : count + 1], values[0], values[count + 1])
+    values, beyond = lines[6::4], lines[3::4]
+    return module.interp(x, points[:count], values, beyond[0], beyond[-1])
 
 
 def _select_sorted(module: ModuleType, table: Any, starts: Any, length: Any, ranks: Any,

@@ -242,8 +242,8 @@ def _comparisons() -> None:
     _add("where", _kinds("b", "{1} if {0} else {2}"))
     for side in ("left", "right"):
         _add(f"search_{side}", _kinds("iuf", f"search_{side}({{0}}, {{1}}, {{2}})"))
-    place = "search_right({0}, {1}, {4})"
-    _add("interpolate", {"f": f"interpolated({{0}}, {{1}}, {{2}}, {place}, {{3}})"})
+    place = "min(search_right({0}, {1}, {4}), {3})"
+    _add("interpolate", {"f": f"interpolated({{0}}, {{2}}, {place})"})
     lane = "shift({0}, {1})"
     _add("select", {"f": f"selected({lane}, {{2}}, {{3}}, {{T}}(inf), {{T}}(nan))"}, heavy=True)
     found = f"following({lane}, {{2}}, {{3}}, {{4}}, {{T}}(inf), {{T}}(nan))"

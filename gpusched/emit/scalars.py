@@ -193,23 +193,16 @@ def search_left(x: Number, table: Any, steps: int) -> int:
     return at
 
 
-def interpolated(x: Number, points: Any, values: Any, place: int, count: int) -> Number:
-    # What `numpy.interp` gives between `count` sorted points, of which `place` are not more than
-    # `x`. Of values there are two more: what is before all points, and after them.
-    at = min(place, count)
-    k = min(max(at - 1, 0), count - 2)
-    low, high, first, second = points[k], points[k + 1], values[k + 1], values[k + 2]
-    slope = (second - first) / (high - low)
-    inside = low if x < low else (high if x > high else x)
-    found = slope * (inside - low) + first
-    other = slope * (inside - high) + second
+def interpolated(x: Number, lines: Any, place: int) -> Number:
+    # What `numpy.interp` gives between two sorted points, of which `place` are not more than `x`.
+    # The line through them is four numbers: the point on the left, the slope, the value there, and
+    # the value everywhere else if the slope is NaN.
+    k = 4 * place
+    low, slope, first, constant = lines[k], lines[k + 1], lines[k + 2], lines[k + 3]
+    found = slope * (x - low) + first
     # Without a branch, which processors would have to guess.
-    found = other if found != found else found
-    found = first if (found != found) & (first == second) else found
+    found = constant if slope != slope else found
     found = first if x == low else found
-    beyond = values[count + 1] if x > points[count - 1] else values[count]
-    found = beyond if at == count else found
-    found = values[0] if at == 0 else found
     return x if x != x else found
 
 

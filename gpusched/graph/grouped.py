@@ -149,9 +149,10 @@ class GroupedWhole(StandIn):
 
     def _variance(self, array: LazyChunk, codes: Any, count: int) -> tuple[Any, Any]:
         skip = self.reduction.startswith("nan")
-        parts = segments.moments(array, codes, count, -1, skip)
+        parts = segments.moments(array, codes, count, -1, skip, self.dtype)
         left = parts.number - self.option
-        found = np.where(left > 0, parts.squares / np.maximum(left, 1), np.nan)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(left < 0, np.nan, parts.squares / left)
         if self.reduction.endswith("std"):
             found = np.sqrt(found)
         return found.astype(self.dtype), parts.number
@@ -363,9 +364,10 @@ class Grouped(StandIn):
 
     def _result(self, array: LazyChunk, by: Any, func: str, fill: Any, dtype: Any) -> Any:
         if func in VARIANCES:
-            found = segments.moments(array, by, self.count, -1, VARIANCES[func])
-            parts = found.squares, found.total, found.number
-            return tuple(part.astype(dtype) for part in parts)
+            found = segments.moments(array, by, self.count, -1, VARIANCES[func], dtype)
+            # NumPy's engine counts in integers, by which flox joins chunks in float64.
+            number = found.number.astype(np.intp if self.engine == "numpy" else dtype)
+            return found.squares.astype(dtype), found.total.astype(dtype), number
         combine, dtype = COMBINES[func], np.dtype(dtype)
         nothing = identity_value(combine, dtype)
         if nothing != fill:

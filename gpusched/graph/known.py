@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk as dask_chunk
 from dask.array import reductions
-from dask.array.core import concatenate_shaped
+from dask.array.core import concatenate_axes, concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
@@ -124,6 +124,19 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     return concatenate2(part, axes=list(axes))
 
 
+@own("keeps", "recorded")
+def own_part(part: Any) -> Any:
+    """Return what dask's ``concatenate_axes`` makes of one part, along any axes: a copy.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import own_part
+    >>> own_part(np.ones((1, 1)))
+    array([[1.]])
+    """
+    return concatenate_axes([part], [0])
+
+
 @own("moves", "quick")
 def in_order(arrays: Any, sorter: Any, axis: int) -> Any:
     """dask's ``concatenate_arrays``, which copies once where the arrays are in order already.
@@ -219,6 +232,11 @@ def _joined(arrays: Any, shape: Any) -> Any:
     return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
 
 
+def _own_part(part: Any) -> Any:
+    """`own_part`, of which kernels need no copy."""
+    return np.concatenate([part]) if isinstance(part, LazyChunk) else own_part(part)
+
+
 def _skip_nan(combine: str, plain: Callable[..., Any], x: Any, axis: Any, keepdims: Any) -> Any:
     """dask's ``_nanmin_skip`` or ``_nanmax_skip``, which warn of nothing."""
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
@@ -279,6 +297,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
     take: _taken,
     concatenate_shaped: _joined,
+    own_part: _own_part,
     nanmin_skip: partial(_skip_nan, "fmin", nanmin_skip),
     nanmax_skip: partial(_skip_nan, "fmax", nanmax_skip),
     cumsum_merge: partial(_merged, operator.add, cumsum_merge),

@@ -48,7 +48,7 @@ def moment_chunk(
     if type(A) is np.ndarray:
         with np.errstate(all="ignore"):  # What is infinite or NaN is summed up again below.
             total = sum(A, dtype=dtype, **kwargs)
-    found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum, total=total)
+    found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum, total=total, dtype=dtype)
     if _is_beyond(found):
         return reductions.moment_chunk(A, order, sum, numel, dtype, **kwargs)
     if total is None:

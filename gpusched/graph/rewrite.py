@@ -41,6 +41,7 @@ from gpusched.graph.known import (
     known,
     located,
     only_part,
+    own_part,
 )
 from gpusched.graph.partials import Guard, applied, bare, callables, name_of, slow_part
 from gpusched.graph.program import Program, keep, lasts
@@ -428,6 +429,8 @@ class _Translation:
         """Return where a task's result is."""
         if task.func is execute_subgraph:
             return subgraph.walk(task, known_keys, self.argument)
+        if (only := _copied_by_joining(task)) is not task:
+            return self.step(task.key, own_part, (self.argument(only, known_keys),), {})
         parts = tuple(map(_copied_by_joining, task.args))
         if any(map(is_not, parts, task.args)) and not isinstance(exact_for(task.func), StandIn):
             parts = task.args

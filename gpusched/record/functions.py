@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF, SUPPORTED, part
-from gpusched.emit.floatingpoint import REPORTED, note
+from gpusched.emit.floatingpoint import REPORTED, note, silent
 from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record import parts
@@ -327,6 +327,11 @@ def _joined(recorder: Recorder, function: Callable[..., Any], arrays: Any, axis:
         raise UnfusibleError(GraphBreak.OPERAND, "arrays that are not chunks")
     if len({each.dtype for each in chunks}) != 1 or chunks[0].dtype not in SUPPORTED:
         raise UnfusibleError(GraphBreak.DTYPE, "arrays of several dtypes joined")
+    if function is np.concatenate and len(chunks) == 1 and axis is not None:
+        (only,) = chunks
+        function([np.broadcast_to(np.int8(), only.shape)], axis)
+        if recorder.is_in_c_order(only._node):  # A copy of it is what is computed of it.
+            return LazyChunk(recorder, only._node, fresh=True)
     found = compute(recorder, function, (chunks,), {"axis": axis}, copies=True)
     return LazyChunk(recorder, found._node, fresh=True)
 
@@ -485,7 +490,8 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
         raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
     if dtype is None and node.dtype.kind == "c":
         dtype = part(node.dtype)
-    if np.dtype(dtype or node.dtype) == HALF:
+    kept = np.dtype(dtype or node.dtype)
+    if kept == HALF:
         raise UnfusibleError(GraphBreak.DTYPE, "variance in float16, each step of which is rounded")
     count = _count(node, axis)
     divisor = count - ddof
@@ -496,11 +502,11 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
         raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
     keep = _keeps(keepdims)
     if node.dtype.kind == "c":
-        first, second = (moments(each, axes, count, keep).squares for each in _parts(a))
+        first, second = (moments(each, axes, count, keep, dtype=kept).squares for each in _parts(a))
         squares = first + second
     else:
-        squares = moments(a, axes, count, keep).squares
-    found = recorder.cast((squares / divisor)._node, np.dtype(dtype or node.dtype))
+        squares = moments(a, axes, count, keep, dtype=kept).squares
+    found = recorder.cast((squares / divisor)._node, kept)
     return LazyChunk(recorder, found, scalar=not found.shape)
 
 
@@ -544,6 +550,8 @@ def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
 def report_if_nan(found: LazyChunk) -> LazyChunk:
     """Record that NumPy repeats the calls where there is NaN, since it may warn of it."""
     recorder = found._recorder
+    if silent():
+        return found
     checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpusched.record.chunk import LazyChunk
 
-NARROW = np.dtype(np.float32)
+NARROW, WIDE = np.dtype(np.float32), np.dtype(np.float64)
 
 TILE = 1 << 16
 """Elements of an array that are read at a time, so that the cache holds them and their deviations.
@@ -36,7 +37,7 @@ class Moments(NamedTuple):
 
 def moments(
     a: Any, axes: tuple[int, ...], count: Any, keepdims: bool = True, skip: bool = False,
-    total: Any = None,
+    total: Any = None, dtype: Any = WIDE,
 ) -> Moments:  # fmt: skip
     """Return the moments of an array along some axes.
 
@@ -51,9 +52,11 @@ def moments(
     keepdims
         Whether the axes stay, with length 1.
     skip
-        Whether to leave out NaN, as `count` does.
+        Whether to leave out NaN, as `count` does, among deviations too.
     total
         The sum of the values along the axes, which stay, if it is known.
+    dtype
+        What NumPy adds up in: squares that it cannot hold are infinite.
 
     Examples
     --------
@@ -68,18 +71,20 @@ def moments(
     alone = can is not None and can.begins and all(a.shape[axis] == 1 for axis in axes)
     if can is not None and can.moments and not skip and not alone:
         nodes = a._recorder.moments(a._node, axes, keepdims)
-        return Moments(*(LazyChunk(a._recorder, node) for node in nodes))
+        mean, rest, squares = (LazyChunk(a._recorder, node) for node in nodes)
+        return Moments(mean, rest, held_in(squares, dtype))
     # Of an array, who asks finds what is infinite or NaN; kernels find what makes it so.
     state: Any = {} if can else {"all": "ignore"}
     with np.errstate(**state):
-        found = _in_two_passes(a, axes, count, skip, total)
+        found = _in_two_passes(a, axes, count, dtype, skip, total)
+        found = found._replace(squares=held_in(found.squares, dtype))
     return found if keepdims else Moments(*(np.squeeze(each, axes) for each in found))
 
 
 def _in_two_passes(
-    a: Any, axes: tuple[int, ...], count: Any, skip: bool, total: Any
+    a: Any, axes: tuple[int, ...], count: Any, dtype: Any, skip: bool, total: Any
 ) -> Moments:  # fmt: skip
-    dtype = _kept_in(a)
+    dtype = NARROW if a.dtype == NARROW == np.dtype(dtype) else WIDE
     lazy = type(a) is not np.ndarray
     if not lazy and np.all(count == math.prod(a.shape[axis] for axis in axes)):
         skip = False
@@ -89,27 +94,25 @@ def _in_two_passes(
 
     def deviations(x: Any, room: np.ndarray | None, centre: Any) -> tuple[Any, Any]:
         away = x - centre if room is None else np.subtract(x, centre, out=room)
+        # That of infinity from an infinite mean is left out as well.
         if skip and room is None:
-            away = np.where(np.isnan(x), dtype.type(0), away)
+            away = np.where(np.isnan(away), dtype.type(0), away)
         elif skip:
-            np.copyto(away, 0, where=np.isnan(x))
+            np.copyto(away, 0, where=np.isnan(away))
         apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
         squares = np.square(away) if room is None else np.square(away, out=room)
         return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
 
     if total is None or total.dtype.itemsize < dtype.itemsize:
         (total,) = _by_tiles(totals, (np.add,), axes, a)
-    centre = (_between_ends if lazy else _near_one)(a, axes, count, skip, total).astype(dtype)
+    about = _between_ends if lazy else partial(_near_one, eps=np.finfo(dtype).eps)
+    centre = about(a, axes, count, skip, total).astype(dtype)
     apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     # A mean that is one of the numbers may be three times as far from it as others are.
     if not lazy and (far := apart * apart > 0.9 * count * square).any():
         centre = np.where(far, centre + apart / count, centre).astype(dtype)
         apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     return _shifted(centre.astype(np.float64), count, apart, square)
-
-
-def _kept_in(a: Any) -> np.dtype:
-    return NARROW if a.dtype == NARROW else np.dtype(np.float64)
 
 
 # Rounding may take the mean of equal numbers to their neighbour.
@@ -119,17 +122,19 @@ def _between_ends(a: Any, axes: tuple[int, ...], count: Any, skip: bool, total: 
     """Return about the mean of a lazy chunk's values, NaN of none."""
     low, high = (np.where(np.isnan(a), e, a) if skip else a for e in (np.inf, -np.inf))
     least, most = np.min(low, axis=axes, keepdims=True), np.max(high, axis=axes, keepdims=True)
-    about = np.clip(total / np.maximum(count, 1), least, most)
+    mean = total / np.maximum(count, 1)
+    about = np.where(np.isinf(mean), mean, np.clip(mean, least, most))
     return np.where(count == 0, np.nan, about)
 
 
-def _near_one(a: np.ndarray, axes: tuple[int, ...], count: Any, skip: bool, total: Any) -> Any:
+def _near_one(a: np.ndarray, axes: tuple[int, ...], count: Any, skip: bool, total: Any,
+              eps: Any) -> Any:  # fmt: skip
     """Return about the mean of an array's values, NaN of none; one of them if it may be that."""
     one = a[tuple(slice(1) if axis in axes else slice(None) for axis in range(a.ndim))]
     if skip:
         one = np.where(np.isnan(one), np.fmax.reduce(a, axis=axes, keepdims=True), one)
     about = total / count
-    lost = count * np.finfo(_kept_in(a)).eps * np.abs(one)
+    lost = count * eps * np.abs(one)
     return np.where(np.abs(about - one) <= lost, one, about)
 
 
@@ -185,11 +190,30 @@ def _divided_axis(a: Any) -> int | None:
 def _shifted(centre: Any, count: Any, apart: Any, square: Any) -> Moments:
     """Return the moments of values whose deviations from a number, and their squares, are given."""
     change = apart / np.maximum(count, 1)  # Nothing is apart from no values.
-    left = np.maximum(square - apart * change, 0.0)
-    # Squares may overflow where their sum is finite.
-    squares = np.where(np.isinf(square) & np.isfinite(apart), square, left)
     mean = centre + change
-    return Moments(mean, (centre - mean) + change, squares)
+    return Moments(mean, (centre - mean) + change, corrected(square, apart, count))
+
+
+def corrected(square: Any, apart: Any, count: Any) -> Any:
+    """Return the squares of deviations from the mean, added up, from those of others.
+
+    Parameters
+    ----------
+    square, apart
+        What the squares of deviations from another number add up to, and these deviations.
+    count
+        How many there are.
+    """
+    left = np.maximum(square - apart * (apart / np.maximum(count, 1)), 0.0)
+    return np.where(np.isinf(square), square, left)
+
+
+def held_in(value: Any, dtype: Any) -> Any:
+    """Return numbers of float64, infinite where a dtype cannot hold them."""
+    if np.dtype(dtype) == value.dtype:
+        return value
+    narrow = value.astype(dtype)
+    return np.where(np.isinf(narrow), narrow, value)
 
 
 def joined(parts: Moments, counts: Any, axes: tuple[int, ...]) -> Moments:

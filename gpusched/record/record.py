@@ -14,7 +14,7 @@ import numpy as np
 from gpusched.backends.devices import HOST, Device
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.dtypes import SUPPORTED, computed
-from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
+from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded, silent
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.emit.policy import LANES, LEAST_FREED
@@ -186,6 +186,16 @@ class Recorder:
         kinds = Leaf, Scalar, Apply, Reduce, Scan, Launch, Call
         ordered = all(a is not None and falls(a.shape, a.strides) for a in made)
         return ordered and all(type(each) in kinds for each in nodes)
+
+    def is_in_c_order(self, node: Node) -> bool:
+        """Return whether a node's array is known to be in C order, as elementwise results are."""
+        for each in postorder([node], lambda each: id(each) in self.done):
+            if id(each) not in self.done:
+                if not isinstance(each, Apply | Scalar):
+                    return False
+            elif not falls((array := self.contents[self.done[id(each)]]).shape, array.strides):
+                return False
+        return True
 
     def unused(self, wanted: list[Node], calls: Container[int]) -> list[Node]:
         """Return what has been recorded, and nothing needs, of which NumPy may report errors.
@@ -387,7 +397,7 @@ class Recorder:
         self, node: Node, function: Callable[..., Any], *args: Any,
         unfilled: Callable[..., Any] | None = None,
     ) -> Leaf:  # fmt: skip
-        """Return what a function makes of a node and some numbers; once for the same ones.
+        """Return what a function makes of a node, registers and numbers; once for the same ones.
 
         Parameters
         ----------
@@ -396,7 +406,8 @@ class Recorder:
         """
         register = self.register(node)
         # What stands in for labels that are still to be computed may be beyond all arrays.
-        copies = unfilled is not None or register not in self._stood_in
+        read = {register, *used_registers(args)}
+        copies = unfilled is not None or read.isdisjoint(self._stood_in)
 
         def make() -> Node:
             return self.made_leaf(register, function, *args, copies=copies, unfilled=unfilled)
@@ -922,7 +933,12 @@ class Recorder:
         self.stopped = self.stopped or error
 
     def broke(self, operation: str, reason: Reason) -> None:
-        """Note a call that was handed over unfused."""
+        """Note a call that was handed over unfused.
+
+        Where the program ignores warnings, it has to run as it is: the plan would show them.
+        """
+        if silent():
+            self.stop(reason.told(f"{operation} where warnings are ignored: {reason}"))
         self.breaks.append((operation, reason))
 
     def own_numbers(self) -> np.errstate:
@@ -971,8 +987,11 @@ def _call(node: Node) -> object:
 
 
 def error_state() -> tuple[object, ...]:
-    """Return what `numpy.errstate` says here of each kind of floating-point error."""
-    return tuple(np.geterr().values())
+    """Return what `numpy.errstate` says here of each kind of floating-point error.
+
+    And whether the program ignores warnings.
+    """
+    return (*np.geterr().values(), silent())
 
 
 def _may_show(value: Any) -> bool:

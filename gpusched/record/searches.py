@@ -16,6 +16,7 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import SEARCHED
 from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute, operand, records
 from gpusched.record.record import Recorder
@@ -104,22 +105,57 @@ def _searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left") -> Any
     return searched(v, a, side)
 
 
+FAR = 2.0**970
+"""What another number has to be at least so that a difference of finite numbers overflows."""
+
+
 @own("portable")
-def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np.ndarray:
-    """Return values as kernels interpolate them, with what is before and after them.
+def lines(values: np.ndarray, points: np.ndarray, left: float | None,
+          right: float | None) -> np.ndarray:  # fmt: skip
+    """Return the lines between points as kernels take them (`emit.scalars.interpolated`).
+
+    Parameters
+    ----------
+    values, points
+        One value for each of some sorted points; more points may follow.
+    left, right
+        What is before the first point and after the last one; the values there if None.
+
+    Notes
+    -----
+    Slopes are NumPy's, which computes a line from its left end, or from the other if that is NaN;
+    if both are, equal values are the result. From the left it is NaN where the slope is, where an
+    infinite slope meets an infinite value, and where the left end is infinite: then what the other
+    end gives is the same everywhere between them, so that it is the line's constant. It would not
+    be only where distances of finite numbers overflow; NumPy repeats the calls there.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.record.searches import with_ends
-    >>> with_ends(np.array([1, 5]), None, 9.0)
-    array([1., 1., 5., 9.])
+    >>> from gpusched.record.searches import lines
+    >>> lines(np.array([1, 5]), np.array([2.0, 4.0]), None, 9.0).reshape(3, 4)
+    array([[nan, nan,  1.,  1.],
+           [ 2.,  2.,  1.,  3.],
+           [ 4., nan,  5.,  9.]])
     """
-    found = np.pad(values.astype(np.float64), 1, mode="edge")
-    for end, given in ((0, left), (-1, right)):
-        if given is not None:
-            found[end] = given
-    return found
+    found = np.full_like(points, np.nan, shape=(len(values) + 1, 4))
+    low, slope, first, constant = (found[:, k] for k in range(4))
+    low[1:], first[1:] = points[: len(values)], values
+    start, stop, one, other = low[1:-1], low[2:], first[1:-1], first[2:]
+    with np.errstate(all="ignore"):
+        width = stop - start
+        slopes = (other - one) / width
+        from_left = slopes * np.where(np.isinf(start), np.inf, 1.0) + one
+        from_right = slopes * np.where(np.isinf(stop), -np.inf, -1.0) + other
+    both = np.where(one == other, one, np.nan)
+    constant[1:-1] = np.where(np.isnan(from_right), both, from_right)
+    slope[1:-1] = np.where(np.isnan(from_left), np.nan, slopes)
+    far = (np.isfinite(start) & (start <= -FAR)) | (np.isfinite(stop) & (stop >= FAR))
+    if (far & np.isinf(width)).any():
+        note(REPORTED)
+    constant[0] = first[0] = values[0] if left is None else left
+    constant[-1] = values[-1] if right is None else right
+    return found.reshape(-1)
 
 
 @records(np.interp)
@@ -134,10 +170,11 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
     if not isinstance(values, Node) or values.shape != node.shape or count < 2:
         raise UnfusibleError(GraphBreak.OPERAND, "values that are not one for each of two points")
     wide = np.dtype(np.float64)
-    points = recorder.table(recorder.derived(node, padded, wide, steps))
-    table = recorder.table(recorder.derived(values, with_ends, left, right))
-    arguments = (recorder.cast(x._node, wide), points, table, recorder.cast(count, PLACE),
-                 recorder.number(steps, PLACE))  # fmt: skip
+    sorted_points = recorder.derived(node, padded, wide, steps)
+    points = Register(sorted_points.register)
+    table = recorder.derived(values, lines, points, left, right)
+    arguments = (recorder.cast(x._node, wide), recorder.table(sorted_points), recorder.table(table),
+                 recorder.cast(count, PLACE), recorder.number(steps, PLACE))  # fmt: skip
     found = recorder.apply("interpolate", arguments, wide)
     return LazyChunk(recorder, found, fresh=True)
 

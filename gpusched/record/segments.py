@@ -16,6 +16,7 @@ from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, axis_of, operand, records
 from gpusched.record.functions import joined_dtype
 from gpusched.record.gathers import LABEL, at
+from gpusched.record.moments import corrected, held_in
 from gpusched.record.record import Recorder
 
 
@@ -90,8 +91,8 @@ class Moments(NamedTuple):
     """The squares of their deviations from the mean, added up, of float64."""
 
 
-def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
-            skip: bool = False) -> Moments:  # fmt: skip
+def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1, skip: bool = False,
+            dtype: Any = np.float64) -> Moments:  # fmt: skip
     """Record the moments of an array along an axis, for each label.
 
     Parameters
@@ -99,7 +100,10 @@ def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
     array, labels, count, axis
         As in `reduced`.
     skip
-        Whether NaN is left out; a label that has one has NaN as its sum and squares otherwise.
+        Whether NaN is left out, among deviations too, as that of infinity from an infinite mean; a
+        label that has one has NaN as its squares otherwise.
+    dtype
+        What sums are to be kept in: those that it cannot hold are infinite.
 
     Notes
     -----
@@ -113,20 +117,20 @@ def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
     marks = _labels(array, labels, count, axis)
     missing = np.isnan(array)
     wide = array.astype(np.float64)
-    values = np.where(missing, 0.0, wide) if skip else wide
 
     def add(value: Any, dtype: type) -> LazyChunk:
         return _by(value, marks, count, "add", axis, dtype)
 
+    values = np.where(missing, 0.0, wide) if skip else wide
     number, total = add(~missing, np.int64), add(values, np.float64)
     recorder.flush([number._node, total._node])  # in one kernel
-    least = np.maximum(number, 1)
+    total = held_in(total, dtype)
     # Nothing is computed from here to the sums: only they leave out what has a label below 0.
-    centre = at(total / least, marks, axis)
-    away = np.where(missing, 0.0, values - centre) if skip else values - centre
+    away = wide - at(total / np.maximum(number, 1), marks, axis)
+    away = np.where(np.isnan(away), 0.0, away) if skip else away
     apart, squares = add(away, np.float64), add(np.square(away), np.float64)
     recorder.flush([apart._node, squares._node])
-    return Moments(number, total, np.maximum(squares - np.square(apart) / least, 0.0))
+    return Moments(number, total, held_in(corrected(squares, apart, number), dtype))
 
 
 def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:

@@ -289,6 +289,60 @@ def test_quantiles_of_groups_are_flox_s_to_the_bit(seed: int) -> None:
     assert reported == warned
 
 
+def numbers_near_the_end(random: np.random.Generator) -> np.ndarray:
+    """Return numbers with some that are infinite, or have squares or sums that are.
+
+    These are powers of two: whatever the order in which sums are taken, they are the same.
+    """
+    shape = (int(random.integers(1, 40)), *random.integers(1, 5, 2).tolist())
+    dtype = random.choice(["f4", "f8", "f8", "i4"])
+    values = random.normal(size=shape) * 10.0 ** random.integers(-3, 4)
+    ends = (2.0**100, 2.0**70) if dtype == "f4" else (2.0**1000, 2.0**600)
+    few = random.choice([np.nan, np.inf, -np.inf, *ends, -ends[0], ends[0] / 4], 3)
+    if dtype != "i4":
+        values[random.random(shape) < random.choice([0, 0.05, 0.3, 0.9])] = few[0]
+        values[random.random(shape) < random.choice([0, 0.05, 0.3])] = few[1]
+        values[:, random.random(shape[1:]) < 0.3] = few[2]
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)
+
+
+@pytest.mark.usefixtures("everything_fused")
+@pytest.mark.parametrize("flox", [False, True])
+@pytest.mark.parametrize("seed", [20, *exhaustive(17, 46, *range(72, 132))])
+def test_variances_of_what_is_not_finite_are_plain_dask_s(seed: int, flox: bool) -> None:
+    random = np.random.default_rng(seed)
+    values = numbers_near_the_end(random)
+    length = int(random.choice([-1, 3, 7, 15]))
+    labels = random.integers(0, random.choice([1, 3, 10]), len(values))
+    labels = np.sort(labels) if random.random() < 0.5 else labels
+    chunks = da.from_array(values, chunks=(length, 2, -1)) * int(random.integers(1, 3))
+    data = xr.DataArray(chunks, dims=("t", "y", "x")).assign_coords(label=("t", labels))
+    name, ddof = str(random.choice(["std", "var"])), int(random.integers(0, 4))
+    options: Any = {"skipna": bool(random.integers(2)), "ddof": ddof}
+    if flox:
+        options["method"] = "blockwise" if length < 0 and random.random() < 0.7 else "map-reduce"
+    state: Any = random.choice([{}, {"over": "ignore"}, {"all": "ignore"}])
+
+    def compute() -> Any:
+        use = {"use_flox": flox, "use_numbagg": False, "use_bottleneck": False}
+        with xr.set_options(**use), np.errstate(**state):
+            return getattr(data.groupby("label"), name)(**options).compute(scheduler="sync").data
+
+    with gpusched.disable():
+        warned, expected = outcome(compute)
+    reported, found = outcome(compute)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    if found.dtype.kind == "f":
+        finite = np.isfinite(expected)
+        np.testing.assert_array_equal(found[~finite], expected[~finite])
+        rtol = 1e-3 if values.dtype == np.float32 else 1e-7
+        np.testing.assert_allclose(found[finite], expected[finite], rtol=rtol)
+    else:
+        assert str(found) == str(expected)
+    assert reported == warned
+
+
 @pytest.mark.parametrize("aggregate", [False, True])
 @pytest.mark.parametrize("seed", [0, 14, *exhaustive(*range(1, 14), *range(15, 60))])
 def test_variances_of_chunks_are_joined_to_flox_s_bits(seed: int, aggregate: bool) -> None:

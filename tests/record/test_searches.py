@@ -18,7 +18,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.emit.floatingpoint import IS_X86, REPORTED, take
 from gpusched.emit.operations import SEARCHED
 from tests.record.recording import BACKENDS, check, on_host, record
-from tests.tiers import every
+from tests.tiers import every, exhaustive
 
 RANDOM = np.random.default_rng(11)
 EDGES = np.linspace(-3.0, 3.0, 21)
@@ -113,6 +113,36 @@ def test_zeros_beside_points_keep_their_signs(backend: str) -> None:
         return tuple(1 / np.interp(a, EDGES, EDGES + 9, left=left) for left in (0.0, -0.0, 0))
 
     check(signs, np.linspace(-9.0, 0.0, 9), backend=backend, ulp=4)
+
+
+ENDS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 2.0, -1.0, 3.5, 1e308, -1e308, 1.7e308, -1.7e308,
+        5e-324, -5e-324, 1e300, -1e300, 2.0**970, -(2.0**970), 2.0**969]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [*range(20), *exhaustive(*range(20, 400))])
+def test_values_between_any_points_are_numpy_s_to_the_bit(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.integers(2, 9))
+    scale = 10.0 ** random.integers(-300, 300)
+    points, values = random.normal(size=(2, count)) * scale
+    points = random.choice(ENDS[1:], count) if random.random() < 0.6 else points
+    values = random.choice(ENDS, count) if random.random() < 0.6 else values
+    points = np.sort(points)
+    ends = {side: float(random.choice(ENDS)) for side in ("left", "right") if random.random() < 0.5}
+    between = points[1:] / 2 + points[:-1] / 2
+    near = np.concatenate([np.nextafter(points, np.inf), np.nextafter(points, -np.inf)])
+    x = np.concatenate([ENDS, points, near, between, random.normal(size=5) * scale])
+    take()
+    with np.errstate(all="ignore"):
+        found = record(lambda a, b, c: np.interp(a, b, c, **ends), x, points, values,
+                       backend="python").result  # fmt: skip
+    if take() & REPORTED:  # NumPy repeats the call: distances between points are beyond floats.
+        assert np.ptp(points[np.isfinite(points)] / 2) > 2.0**968
+        return
+    expected = np.interp(x, points, values, **ends)
+    np.testing.assert_array_equal(found, expected)
+    numbers = expected == expected
+    np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(expected)[numbers])
 
 
 UNIFORM = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -39,7 +40,7 @@ from gpusched.graph.safety.kinds import (
     lent,
     row_of,
 )
-from gpusched.graph.safety.outside import CONVERTING
+from gpusched.graph.safety.outside import CONVERTING, FILTERING
 from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
@@ -313,6 +314,10 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
             return Kind.STATE
         refuse(GraphBreak.OWN_ARGUMENTS, "calls errstate with other arguments than names of errors")
+    if made is warnings.catch_warnings:
+        if not args and not names:
+            return Kind.CATCHING
+        refuse(GraphBreak.OWN_ARGUMENTS, "calls catch_warnings with arguments")
     if made in (slice, range, *_INFORMATION, np.dtype):
         return _of_settled(made, args, names)
     if made in (list, tuple) and not names and len(args) < 2:
@@ -367,6 +372,34 @@ def is_type(kind: Any) -> bool:
     """
     found = kind.value if isinstance(kind, Known) else None
     return kind is Kind.TYPE or (type(found) is type and found is not type)
+
+
+def filters(function: Any) -> bool:
+    """Return whether a function changes what warnings are shown."""
+    return any(function is each for each in FILTERING)
+
+
+def filtered(function: Any, args: Sequence[Any], names: Names, entered: Sequence[Kind]) -> Known:
+    """Return the kind of what such a function returns; `Unsafe` if it is not known what it does.
+
+    Parameters
+    ----------
+    function, args, names
+        The call.
+    entered
+        Ends of the contexts that it is in, the innermost last.
+    """
+    name = function.__name__
+    if not entered or entered[-1] is not Kind.CAUGHT:
+        refuse(GraphBreak.OWN_CODE, f"calls {name} outside of warnings.catch_warnings")
+    second = {"simplefilter": "category"}.get(name, "message")
+    given = {**dict(zip(("action", second), args, strict=False)), **names}
+    ignores = given.pop("action", None) == Known("ignore")
+    category = given.pop("category", Known(Warning))
+    of_all = category in (Known(Warning), Known(RuntimeWarning))
+    if not ignores or not of_all or given or len(args) > 2:
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} for some warnings, or not to ignore them")
+    return Known(None)
 
 
 def is_error(made: Any) -> bool:

@@ -23,8 +23,8 @@ from gpusched.graph.safety import calls, closures, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE, State, loaded
 from gpusched.graph.safety.kinds import (
+    ENDS,
     Generated,
-    Kind,
     Known,
     Listing,
     Made,
@@ -195,7 +195,7 @@ class Interpreter:
             return self.call(callee.function, [*callee.args, *args], {**held, **names})
         if isinstance(callee, Made):
             return closures.call(callee, args, names, self.callers), True
-        if callee is Kind.LEAVING:
+        if callee in ENDS.values():
             return Known(None), False
         if not isinstance(callee, Known):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
@@ -214,6 +214,9 @@ class Interpreter:
             return calls.converted(callee.value, args, names)
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names), False
+        if calls.filters(callee.value):
+            entered = [kind for kind in self._state.stack if kind in ENDS.values()]
+            return calls.filtered(callee.value, args, names, entered), False
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
         self.outside.kernel(callee.value)

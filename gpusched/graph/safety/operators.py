@@ -32,6 +32,7 @@ from gpusched.graph.safety.instructions import (
     rule,
 )
 from gpusched.graph.safety.kinds import (
+    ENDS,
     Generated,
     Items,
     Kind,
@@ -570,6 +571,6 @@ def _intrinsic(self: Interpreter, state: State, instruction: Instruction) -> Aft
 
 @rule("BEFORE_WITH")
 def _before_with(self: Interpreter, state: State, instruction: Instruction) -> After:
-    if state.stack[-1] is not Kind.STATE:
+    if state.stack[-1] not in ENDS:
         refuse(GraphBreak.OWN_CODE, f"enters {described(state.stack[-1])}")
-    return push(state, Kind.LEAVING, Kind.OTHER, pops=1)
+    return push(state, ENDS[state.stack[-1]], Kind.OTHER, pops=1)

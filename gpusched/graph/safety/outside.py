@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import operator
 import types
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,6 +23,7 @@ import numpy as np
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import SUPPORTED
+from gpusched.emit.floatingpoint import ignore_warnings
 from gpusched.graph.safety.kinds import is_constant, same
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
@@ -169,7 +171,7 @@ class Bound:
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
         found = value
-        if kind is types.BuiltinFunctionType or value is type:
+        if kind in (types.BuiltinFunctionType, types.FunctionType, type):
             found = stand_in(value)
         elif kind is partial:
             found = partial(self.value(value.func), *map(self.value, value.args),
@@ -337,7 +339,28 @@ CONVERTING: dict[Any, Callable[..., Any]] = {
 """By functions that make an array of what they are given, which may be one, what does that."""
 
 
-_STANDING: dict[Any, Callable[..., Any]] = {isinstance: _is_instance, type: _type, **CONVERTING}
+# What stands in for functions that say which warnings are shown ---------------------------------
+#
+# Filters are the whole process's. A recording has none of its own set, as other threads would see
+# it, and a plan would not set it again: what would only be warned of is not looked for (errors), or
+# ends the recording (anything else).
+
+
+def _ignore(*args: Any, **kwargs: Any) -> None:
+    """Ignore warnings until the context ends, as `calls.filtered` has found."""
+    ignore_warnings()
+
+
+FILTERING: dict[Any, Callable[..., Any]] = {
+    warnings.simplefilter: _ignore,
+    warnings.filterwarnings: _ignore,
+}
+"""By functions that change what warnings are shown, what does that for a recording."""
+
+_STANDING: dict[Any, Callable[..., Any]] = {
+    isinstance: _is_instance, type: _type, warnings.catch_warnings: np.errstate,
+    **CONVERTING, **FILTERING,
+}  # fmt: skip
 
 
 def stand_in(function: Any) -> Any:

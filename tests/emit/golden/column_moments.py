@@ -88,19 +88,26 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
     return floating_point_errors() & 9
 
 
-# divide_aab6933c, written by gpusched
+# isinf_where_divide_0cf0f600, written by gpusched
 #   a: float64 [unit]
 #   out: float32 [unit]
 
 
 def point(a, s0):
-    t0 = a / s0                                   # float64  divide
-    t1 = float32(t0)                              # float32  astype
-    return t1
+    t0 = float32(a)                               # float32  astype
+    t1 = fabs(t0) == float32(inf)                 # bool  isinf
+    t2 = float64(t0)                              # float64  astype
+    t3 = t2 if t1 else a                          # float64  where
+    t4 = t3 / s0                                  # float64  divide
+    t5 = float32(t4)                              # float32  astype
+    infinite = ((fabs(t0) == float32(inf)) & (fabs(a) != float64(inf)))
+    return t5, infinite
 
 
 def kernel(a, out, s0, n0):
     clear_floating_point_errors()
+    any_infinite = False
     for i in range(n0):
-        out[i] = point(a[i], s0)
-    return floating_point_errors() & 13
+        out[i], infinite = point(a[i], s0)
+        any_infinite = any_infinite | infinite
+    return floating_point_errors() & 13 | (12 if any_infinite else 0)

@@ -1,0 +1,96 @@
+"""Joins of one chunk, which dask makes where functions drop axes: kernels read the chunk itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.graph.known import own_part
+from tests.tiers import exhaustive
+
+pytestmark = pytest.mark.usefixtures("everything_fused")
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "C": lambda a: a,
+    "F": np.asfortranarray,
+    "backwards": lambda a: a[::-1, :, ::-1],
+    "cut": lambda a: np.concatenate([a, a], axis=2)[:, :, 3 : 3 + a.shape[2]],
+    "repeated": lambda a: np.broadcast_to(a[:1], a.shape),
+    "big-endian": lambda a: a.astype(">f8"),
+    "float16": lambda a: a.astype("f2"),
+    "complex": lambda a: a + 1j,
+}
+
+
+def changed(x: Any) -> Any:
+    x += 1
+    return x.sum(axis=0)
+
+
+def pieces(x: Any) -> Any:
+    return x[0]
+
+
+def both(x: Any) -> Any:
+    return np.stack([np.median(x * 2, axis=0), x.mean(axis=0)])[1]
+
+
+FUNCTIONS = (lambda x: np.sqrt(abs(x)).sum(axis=0), lambda x: np.median(x, axis=0), changed, pieces,
+             both)  # fmt: skip
+
+
+def values(layout: str) -> np.ndarray:
+    found = np.random.default_rng(0).normal(size=(7, 5, 6)) * 9
+    found[2, 3, 4], found[3, 1] = np.nan, -0.0
+    return LAYOUTS[layout](found)
+
+
+@pytest.mark.parametrize("layout", ["C", "F", *exhaustive(*list(LAYOUTS)[2:])])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("before", [False, True])
+def test_results_are_those_of_dask_and_nothing_is_changed(
+    function: Callable[[Any], Any], layout: str, before: bool
+) -> None:
+    array = values(layout)
+    kept = array.copy()
+    x = da.from_array(array, chunks=(7, 3, 6), name=False)
+    y = x * 2 if before else x
+    z = da.map_blocks(function, y, drop_axis=0, dtype=y.dtype, meta=np.empty((0, 0), y.dtype))
+    with gpusched.disable():
+        expected = z.compute(scheduler="sync")
+    for _ in range(2):
+        found = z.compute(scheduler="sync")
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=5e-3 if layout == "float16" else 1e-12)
+        assert not np.shares_memory(found, array)
+    np.testing.assert_array_equal(array, kept)
+
+
+def test_medians_read_the_chunk_itself() -> None:
+    x = da.from_array(values("C"), chunks=(7, 5, 6))
+    y = da.nanmedian(x, axis=0)
+    found = gpusched.explain(y)
+    assert not any("own_part" in str(stage.calls) for stage in found.stages)
+    np.testing.assert_array_equal(y.compute(), np.nanmedian(x.compute(), axis=0))
+
+
+def test_parts_of_several_arrays_are_joined() -> None:
+    x = da.from_array(values("C"), chunks=(4, 5, 6))
+    y = da.blockwise(lambda a: np.sqrt(abs(a)).sum(axis=0), "jk", x, "ijk", concatenate=True,
+                     dtype=float)  # fmt: skip
+    with gpusched.disable():
+        expected = y.compute()
+    np.testing.assert_allclose(y.compute(), expected, rtol=1e-12)
+
+
+def test_a_part_alone_is_copied() -> None:
+    array = values("F")
+    found = own_part(array)
+    assert found.flags.c_contiguous
+    assert not np.shares_memory(found, array)
+    np.testing.assert_array_equal(found, array)
