@@ -44,7 +44,7 @@ def lines(found: Explanation) -> list[tuple[str, bool, int, int, int]]:
 
 
 def _own(block: np.ndarray) -> np.ndarray:
-    kept = [type(block)]  # Not recorded: it makes a list of a chunk's type.
+    kept = {block.ndim}  # Not recorded: it makes a set.
     return block * len(kept)
 
 
