@@ -184,8 +184,7 @@ def rewrite(
         {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()},
         wanted,
     )
-    if not events.active:
-        _count(found.values())
+    _count(found.values())
     return found
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from dask._task_spec import Task
 
+from gpusched import events
 from gpusched.graph import optimize, program, program_tokens
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import Remaining
@@ -144,6 +145,16 @@ def test_how_much_is_left_goes_with_a_program_and_is_no_part_of_it() -> None:
     assert pickle.loads(sent).remaining.tasks == 1, "counted by the process that runs them"
     program_tokens.refer(token, 9, "another graph")
     assert there.remaining.tasks == 9
+
+
+def test_how_much_is_left_is_known_while_somebody_profiles() -> None:
+    """By it kernels are compiled."""
+    events.start("test")
+    try:
+        (found,) = set(programs(ufuncs(SOURCES["an array"]())))
+    finally:
+        events.stop("test")
+    assert found.remaining.tasks == 2 and found.remaining.graph
 
 
 def test_how_often_programs_of_a_batch_run_is_no_part_of_it() -> None:
