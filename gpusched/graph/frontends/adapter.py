@@ -223,12 +223,12 @@ class _OfEach:
     """An attribute of a class that is what optimises graphs; of an array, it knows which one."""
 
     def __init__(self, optimise: Callable[..., Any]) -> None:
-        self._optimise = optimise
+        self.optimise = optimise
 
     def __get__(self, collection: Any, kind: type) -> Callable[..., Any]:
         if collection is None:
-            return self._optimise
-        return functools.partial(self._optimise, expression=collection.expr)
+            return self.optimise
+        return functools.partial(self.optimise, expression=collection.expr)
 
 
 def normalised(value: Any) -> Any:
