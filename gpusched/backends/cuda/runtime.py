@@ -6,7 +6,6 @@ What launches, `cuda.core`, takes 0.1 to 0.2 s to import: only a process that ha
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -34,7 +33,7 @@ from gpusched.store.handles import CompiledKernel, Handle
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
-from gpusched.store.sharing import Wanted, obtain
+from gpusched.store.sharing import Wanted, known, obtain
 from gpusched.store.statistics import count_compilation, updating
 
 
@@ -243,11 +242,11 @@ class GpuKernels(KernelStore):
         self._number = number
 
     def loaded(self, kernel: Kernel) -> CompiledKernel | None:
-        """Return a kernel whose cubins are all in files; None otherwise."""
+        """Return a kernel whose cubins are all in files, whole; None otherwise."""
         with self._runtime() as runtime:
             parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
         kept = (wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
-        if all(each.path is not None and os.path.exists(each.path) for each in kept):
+        if all(known(each, bytes) is not None for each in kept):
             return self.obtained(kernel)
         return None
 
