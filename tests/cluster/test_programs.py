@@ -116,7 +116,7 @@ def note_left() -> None:
 
     worthwhile.noted = []  # type: ignore[attr-defined]
 
-    def gain(handles: Any, seconds: float, left: int, starting: float) -> float:
+    def gain(handles: Any, seconds: float, left: int, *rest: Any) -> float:
         worthwhile.noted.append(left)  # type: ignore[attr-defined]
         return -1.0
 
