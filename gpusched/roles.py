@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
 
+def _imported(name: str) -> Any:
+    """Return a module; None if it is not imported, or still is being: nobody has any of it yet."""
+    found = sys.modules.get(name)
+    return None if getattr(getattr(found, "__spec__", None), "_initializing", False) else found
+
+
 def current_client() -> Client | None:
     """Return the client that is the default here; None if there is none.
 
@@ -25,7 +31,7 @@ def current_client() -> Client | None:
     >>> print(current_client())
     None
     """
-    distributed = sys.modules.get("distributed")
+    distributed = _imported("distributed")
     if distributed is None:
         return None
     try:
@@ -59,7 +65,7 @@ def current_worker() -> Worker | None:
     >>> print(current_worker())
     None
     """
-    distributed = sys.modules.get("distributed.worker")
+    distributed = _imported("distributed.worker")
     if distributed is None:
         return None
     try:
@@ -77,7 +83,7 @@ def current_key() -> Any:
 
 def has_scheduler() -> bool:
     """Return whether a cluster is scheduled in this process."""
-    return "distributed.scheduler" in sys.modules and any(True for _ in scheduler_instances())
+    return _imported("distributed") is not None and any(True for _ in scheduler_instances())
 
 
 def cluster_threads() -> int:

@@ -155,10 +155,10 @@ class Unfused:
         """Whether the plan is kept, so that it has use of the kernels."""
 
     def __enter__(self) -> Unfused:
-        uncompiled.running.begin()
         # In a profile, where times are the host's, runs are waited for.
         marks = None if events.active else self._device.marks
         self._marks = None if marks is None else (marks, marks.make())
+        uncompiled.running.begin()
         self._started, self._used = perf_counter(), thread_time()
         return self
 

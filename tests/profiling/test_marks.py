@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
 from types import SimpleNamespace
@@ -11,8 +13,9 @@ import pytest
 
 from gpusched import events
 from gpusched.backends.devices import Marks
-from gpusched.plan import timing
+from gpusched.plan import tiers, timing
 from gpusched.profiling import memory_bandwidth
+from gpusched.store import statistics, uncompiled
 
 
 @dataclass
@@ -54,6 +57,70 @@ def test_lengths_are_the_devices_and_places_end_with_the_wait() -> None:
     assert first.end - first.start == pytest.approx(0.25)
     assert second.start - first.end == pytest.approx(0.5)
     assert (first.nbytes, first.about) == (80, ("cuda", (3,)))
+
+
+class Marked:
+    """A device's stream that lies behind: it has passed the marks that have been let through."""
+
+    def __init__(self) -> None:
+        self.issued = itertools.count()
+        self.gone = -1
+        marks = Marks(lambda: next(self.issued), lambda mark: mark <= self.gone,
+                      lambda begin, end: (end - begin) / 8)  # fmt: skip
+        self.device = SimpleNamespace(marks=marks, can=SimpleNamespace(host_memory=False))
+
+    def run(self) -> None:
+        """Do without a kernel for once."""
+        kernels: Any = (SimpleNamespace(name="late", ready=False),)
+        with tiers.Unfused(kernels, 1, "", self.device):  # type: ignore[arg-type]
+            pass
+
+
+def _counted() -> tuple[int, int, int, float]:
+    found = statistics.statistics()
+    launches, microseconds = found.unfused_launches["late"], found.unfused_microseconds["late"]
+    return found.unfused_tasks, launches, microseconds, found.unfused_seconds
+
+
+def test_runs_without_kernels_are_counted_at_once_and_timed_when_the_device_has_passed() -> None:
+    stream = Marked()
+    statistics.reset_statistics()
+    for _ in range(3):
+        stream.run()
+    assert _counted() == (3, 3, 0, 0.0)
+    stream.gone = 3  # the last mark of the second
+    stream.run()
+    assert _counted() == (4, 4, 250_000, 0.25)
+    stream.gone = 100
+    stream.run()
+    assert _counted() == (5, 5, 625_000, 0.625)
+    assert not tiers._issued
+
+
+def test_threads_time_each_run_once() -> None:
+    stream = Marked()
+    statistics.reset_statistics()
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(stream.run) for _ in range(400)]:
+            done.result()
+            stream.gone += 1
+    stream.gone = 10_000
+    stream.run()
+    tasks, launches, _, seconds = _counted()
+    assert (tasks, launches) == (401, 401)
+    assert not tiers._issued
+    assert seconds >= 401 / 8
+
+
+def test_a_device_that_fails_leaves_nothing_running() -> None:
+    def fail() -> None:
+        raise MemoryError("the device has failed")
+
+    stream = Marked()
+    stream.device.marks = Marks(fail, lambda mark: True, lambda begin, end: 0.0)
+    with pytest.raises(MemoryError, match="the device has failed"):
+        stream.run()
+    assert uncompiled.running._tasks == 0
 
 
 class Cupy:
