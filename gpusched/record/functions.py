@@ -373,7 +373,8 @@ def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any, shape: Any) -> An
     if not isinstance(fill, bool | int | float | np.generic):
         raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
     target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
-    shape = a.shape if shape is None else shape
+    # The caller may change a list.
+    shape = a.shape if shape is None else _kept(shape)
     found = recorder.call(recorder.device.full, (shape, fill, target), {}, copies=True)
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 

@@ -90,7 +90,21 @@ def lists_of_functions(x: Any) -> Any:
     return sum(several) + len(both())
 
 
-SAFE = [collects, index_of_lists, tail, unpacks, numbers, lists_of_lists, lists_of_functions]
+def adds_to_a_list(x: Any) -> Any:
+    parts = other = [x]
+    parts += [x + 1]
+    return sum(parts) * len(other) if len(parts) == 2 else parts[7]
+
+
+def puts_lists_into_lists(x: Any) -> Any:
+    parts: Any = []
+    for _ in range(3):
+        parts = [(parts,)]
+    return x
+
+
+SAFE = [collects, index_of_lists, tail, unpacks, numbers, lists_of_lists, lists_of_functions,
+        adds_to_a_list, puts_lists_into_lists]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -141,6 +155,18 @@ def changes_what_it_is_given(x: Any) -> Any:
     return sum(parts)
 
 
+def test_a_shape_is_what_a_list_was() -> None:
+    def fills(x: Any) -> Any:
+        shape = [3, 1]
+        new = np.full_like(x, 7, shape=shape)
+        shape[0] = 1
+        return new
+
+    assert why_unsafe(fills) is None
+    x = np.ones((3, 4))
+    assert_same(record(fills, x, backend="python").run(x), fills(x))
+
+
 def changes_what_a_function_holds(x: Any) -> Any:
     parts = [x]
     total = partial(sum, parts)
@@ -173,6 +199,40 @@ def changes_another_name(x: Any) -> Any:
     return np.reshape(x, parts)
 
 
+def puts_methods_of_lists_into_lists(x: Any) -> Any:
+    parts: Any = []
+    for _ in range(3):
+        parts = [parts.append]
+    return x
+
+
+def decides_by_what_is_added(x: Any) -> Any:
+    parts = [x]
+    parts += [x]
+    return x if len(parts) == 1 else print(x)
+
+
+def takes_what_is_added(x: Any) -> Any:
+    y, numbers = x + 1, [1]
+    numbers += [y]
+    shown, last = y.T, numbers[1]
+    last += 1
+    return shown
+
+
+def puts_a_list_into_itself(x: Any) -> Any:
+    parts: Any = []
+    parts.append(parts)
+    return print(x) if parts[0] else x
+
+
+def puts_a_list_into_its_own_item(x: Any) -> Any:
+    first: Any = []
+    second = [first]
+    first.append(second)
+    return print(x) if first[0][0] else x
+
+
 def changes_one_of_two(x: Any) -> Any:
     first, second = [1], [2]
     either = first if x.ndim > 1 else second
@@ -188,6 +248,11 @@ UNSAFE = [
     changes_what_a_function_reads,
     changes_while_it_loops,
     changes_another_name,
+    puts_methods_of_lists_into_lists,
+    decides_by_what_is_added,
+    takes_what_is_added,
+    puts_a_list_into_itself,
+    puts_a_list_into_its_own_item,
     changes_one_of_two,
     lambda x: [x, x].index(x) + x,
     lambda x: [x, x + 1].remove(x) or x,
@@ -223,8 +288,16 @@ STATEMENTS = [
     "i = iter_of(l)", "y = y * n[-1]", "n = [k for k in range(2) if k in n]",
     "z = z + [k for k in n][0]", "z = sum(v * k for v, k in zip(l, n))", "p = zip(l, n)",
     "z = sum(v * k for v, k in p)", "z = z + np.arange(3)[n[0]:][0]", "l = [y] * 3",
-    "x += 1", "z = reduce(np.add, l)", "z = reduce(f, l)", "l.append(l.pop())",
+    "x += 1", "z = reduce(np.add, l)", "z = reduce(f, l)", "l.append(l.pop())", "l = [(l,)]",
+    "m += [l]", "l = l[0][0]", "y = y if len(l) == 2 else never()", "y = y if l else never()",
+    "z = z if len(m) == 1 else never()", "z = z if len(o) == 2 else never()",
+    "z = z if len(m[0]) == 2 else never()", "z = never() if m[0] else z",
 ]  # fmt: skip
+
+
+def never() -> None:
+    """What cannot be shown safe: a function that is runs it only if a wrong branch was followed."""
+    raise AssertionError
 
 
 @st.composite
@@ -253,6 +326,7 @@ def outcome(function: Callable[[Any], Any], x: np.ndarray) -> Any:
 @given(functions())
 def test_what_is_shown_safe_is_numpys(text: str) -> None:
     names: dict[str, Any] = {"np": np, "reduce": reduce, "partial": partial, "iter_of": iter}
+    names["never"] = never
     exec(text, names)
     function = names["made"]
     if why_unsafe(function) is not None:

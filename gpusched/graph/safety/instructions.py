@@ -92,8 +92,14 @@ class State:
         return self._with(partial(kept, places)) if places else self
 
     def extended(self, owner: Listing | Row, items: Iterable[Any]) -> State:
-        """Return the state after a list may have got some items more, or others."""
-        return self._with(partial(_extended, owner.places, tuple(items)))
+        """Return the state after a list may have got some items more, or others.
+
+        What is known of these is what they are before, so that none may be, or hold, that list.
+        """
+        given = tuple(items)
+        if not owner.places.isdisjoint(lists_in(given)):
+            refuse(GraphBreak.OWN_CHANGES, "puts a list into itself, or into one like it")
+        return self._with(partial(_extended, owner.places, given))
 
     def _with(self, change: Callable[[Any], Any]) -> State:
         variables = tuple((name, change(kind)) for name, kind in self.variables)
@@ -108,7 +114,7 @@ def kept(places: frozenset[Any], kind: Any) -> Any:
 
 
 def _extended(places: frozenset[Any], items: tuple[Any, ...], kind: Any) -> Any:
-    """Return the kind of a value after a list has got some items, which may be one of its own."""
+    """Return the kind of a value after a list has got some items, which may be those it has."""
     found = within(kind, partial(_extended, places, items))
     listed = isinstance(found, Listing | Row) and not places.isdisjoint(found.places)
     return extended(found, items) if listed else found

@@ -260,10 +260,22 @@ def joined(left: Any, right: Any) -> Any:
         one, other = row_of(left).item, row_of(right).item
         item = joined(one, other) if one and other else one or other
         # A loop may put a list into another one, and that into another one, without end.
-        deep = isinstance(item, Row) and isinstance(item.item, Listing | Row)
-        places = left.places | right.places
-        return Kind.OTHER if deep else Row(item, places, left.own and right.own)
+        if _depth(item) > 1:
+            return Kind.OTHER
+        return Row(item, left.places | right.places, left.own and right.own)
     return Kind.OTHER
+
+
+def _depth(kind: Any) -> int:
+    """Return how many lists hold each other in a value, whatever else is between them."""
+    inner = [0]
+
+    def look(held: Any) -> Any:
+        inner.append(_depth(held))
+        return held
+
+    within(kind, look)
+    return max(inner) + isinstance(kind, Listing | Row)
 
 
 def row_of(kind: Listing | Row) -> Row:

@@ -101,7 +101,8 @@ def _of_lists(self: Interpreter, state: State, instruction: Instruction) -> Afte
     left, right = state.stack[-2:]
     symbol, listed = instruction.argrepr, isinstance(right, Listing | Row)
     if symbol == "+=" and left.own and (listed or items_of(right) is not None):
-        return push(state.extended(left, held_by(right)), left, pops=2)
+        after = state.extended(left, held_by(right))
+        return push(after, after.stack[-2], pops=2)
     if symbol == "+" and listed:
         both = isinstance(left, Listing) and isinstance(right, Listing)
         items = (*left.items, *right.items) if both else (*held_by(left), *held_by(right))
