@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from distributed import Client, Worker
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
     """Return a module; None if it is not imported, or still is being: nobody has any of it yet."""
     found = sys.modules.get(name)
     return None if getattr(getattr(found, "__spec__", None), "_initializing", False) else found
@@ -31,7 +31,7 @@ def current_client() -> Client | None:
     >>> print(current_client())
     None
     """
-    distributed = _imported("distributed")
+    distributed = imported("distributed")
     if distributed is None:
         return None
     try:
@@ -65,7 +65,7 @@ def current_worker() -> Worker | None:
     >>> print(current_worker())
     None
     """
-    distributed = _imported("distributed.worker")
+    distributed = imported("distributed.worker")
     if distributed is None:
         return None
     try:
@@ -83,7 +83,7 @@ def current_key() -> Any:
 
 def has_scheduler() -> bool:
     """Return whether a cluster is scheduled in this process."""
-    return _imported("distributed") is not None and any(True for _ in scheduler_instances())
+    return imported("distributed") is not None and any(True for _ in scheduler_instances())
 
 
 def cluster_threads() -> int:

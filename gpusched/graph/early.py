@@ -12,6 +12,7 @@ import sys
 
 from gpusched import config
 from gpusched.graph.collector import collector_paused
+from gpusched.roles import imported
 
 GRAPHS = "gpusched.graph.frontends.fused_expressions", "gpusched.graph.optimisation"
 """What the first graph needs."""
@@ -32,10 +33,7 @@ def prepare_for_tasks() -> None:
     """Import what fused tasks run with, and get to know the processor; see `prepare_for_graphs`."""
     if config.get("fusion.import-early"):
         _import(TASKS)
-        from gpusched.store import emitters
-
-        emitters.folder_name()
-        _prepare_for_launches()
+        _prepare_for_kernels()
 
 
 def prepare() -> None:
@@ -46,25 +44,26 @@ def prepare() -> None:
     Thread-safe: of two threads, both import the same.
     """
     global is_prepared
-    arrays = sys.modules.get("dask.array")
-    # While it is being imported, what is here would see it half made.
-    if is_prepared or arrays is None or getattr(arrays.__spec__, "_initializing", False):
+    # While they are being imported, what is here would see them half made.
+    if is_prepared or imported("dask.array") is None:
         return
     is_prepared = True
     if not config.get("fusion.import-early"):
         return
     _import(GRAPHS + TASKS)
-    from gpusched.store import emitters, kernelfiles
+    from gpusched.store import kernelfiles
 
     # Where nothing is compiled, the first task needs no key of a kernel, and LLVM would have to be
     # asked for the processor.
     if not kernelfiles.is_empty():
-        emitters.folder_name()
-        _prepare_for_launches()
+        _prepare_for_kernels()
 
 
-def _prepare_for_launches() -> None:
-    """Import what launches kernels on a GPU, in a program that has imported CuPy."""
+def _prepare_for_kernels() -> None:
+    """Get to know the processor, and import what launches on GPUs if CuPy has been imported."""
+    from gpusched.store import emitters
+
+    emitters.folder_name()
     if "cupy" in sys.modules:
         from gpusched.backends.cuda import runtime
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import numpy as np
+
 from gpusched.breaks import Reason
 from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.kinds import Kind
+from tests.record.recording import assert_same, record
 
 
 def why_unsafe(function: Any) -> Reason | None:
@@ -32,6 +35,15 @@ def why_unsafe(function: Any) -> Reason | None:
     if not isinstance(inner, types.FunctionType):
         return examined(function, (), {}).reason
     return examined(function, *arguments_of(function, inner)).reason
+
+
+def assert_safe(function: Any) -> None:
+    """Assert that `function` of one chunk is shown to be safe, and gives what it gives NumPy."""
+    assert why_unsafe(function) is None
+    x = np.arange(12.0).reshape(3, 4)
+    found = record(function, x, backend="python")
+    assert_same(found.result, function(x))
+    assert_same(found.run(x + 1), function(x + 1))
 
 
 def arguments_of(function: Any, inner: types.FunctionType) -> tuple[list[Any], dict[str, Any]]:

@@ -37,6 +37,7 @@ from gpusched.graph.safety.kinds import (
     is_text,
     items_of,
     joined,
+    known_items,
     lent,
     row_of,
 )
@@ -337,7 +338,7 @@ _CALLED = frozenset(["list"])
 
 def sequence(made: type, of: Any) -> Any:
     """Return the kind of a new list, or of a tuple, of the items of something."""
-    items = of.items if isinstance(of, Listing) else items_of(of)
+    items = known_items(of)
     if made is tuple and (items is not None or is_shape(of)):
         return Items(of.items) if isinstance(of, Listing) else of
     if items is not None:
@@ -484,10 +485,8 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     function = callee.value
     given = (*args, *names.values())
     if function is len and len(args) == 1:
-        if (items := items_of(args[0])) is not None:
+        if (items := known_items(args[0])) is not None:
             return Known(len(items))
-        if isinstance(args[0], Listing):
-            return Known(len(args[0].items))
         if is_array(args[0]) or is_shape(args[0]) or isinstance(args[0], Row):
             return Kind.PLAIN
     elif function is isinstance and len(args) == 2:

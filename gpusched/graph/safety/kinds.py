@@ -201,6 +201,11 @@ def items_of(kind: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def known_items(kind: Any) -> tuple[Any, ...] | None:
+    """Return the kinds of a tuple's or a list's items, if their number is known."""
+    return kind.items if isinstance(kind, Listing) else items_of(kind)
+
+
 def is_shape(kind: Any) -> bool:
     """Return whether a value is a tuple of numbers, or of such, that no chunk decides."""
     items = items_of(kind)

@@ -52,6 +52,7 @@ from gpusched.graph.safety.kinds import (
     is_settled,
     is_shape,
     items_of,
+    known_items,
     lists_in,
     row_of,
 )
@@ -121,7 +122,7 @@ def _list(self: Interpreter, instruction: Instruction, items: tuple[Any, ...]) -
 
 def held_by(kind: Any) -> tuple[Any, ...]:
     """Return the kinds of a list's or a tuple's items; of any length, those that they may be."""
-    items = kind.items if isinstance(kind, Listing) else items_of(kind)
+    items = known_items(kind)
     if items is not None:
         return tuple(items)
     return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
@@ -254,7 +255,7 @@ def _store_slice(self: Interpreter, state: State, instruction: Instruction) -> A
 
 def _chooses(index: Any) -> bool:
     """Return whether an index is a mask, or no chunk decides it."""
-    parts = index.items if isinstance(index, Listing) else items_of(index)
+    parts = known_items(index)
     return is_array(index) or all(
         is_plain(part) or is_shape(part) for part in ((index,) if parts is None else parts)
     )
@@ -285,7 +286,7 @@ def item(owner: Any, index: Any) -> Any:
         refuse(GraphBreak.OWN_DECIDES, f"takes an item by {described(index)}")
     if owner is Kind.NUMBERS and (is_plain(index) or is_shape(index)):
         return Kind.NUMBERS
-    items = owner.items if isinstance(owner, Listing) else items_of(owner)
+    items = known_items(owner)
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if items is not None and number is not None and -len(items) <= number < len(items):
         return items[number]
@@ -321,7 +322,7 @@ def _build(self: Interpreter, state: State, instruction: Instruction) -> After:
 @rule("UNPACK_SEQUENCE")
 def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
     count, kind = int(instruction.arg or 0), state.stack[-1]
-    items = kind.items if isinstance(kind, Listing) else items_of(kind)
+    items = known_items(kind)
     if items is None:
         items = (item_of(kind),) * count
     if len(items) != count:
@@ -496,7 +497,7 @@ def _call_ex(self: Interpreter, state: State, instruction: Instruction) -> After
     named = sys.version_info >= (3, 14) or int(instruction.arg or 0) & 1
     options = stack.pop() if named else Options(())
     given, slots = stack.pop(), [stack.pop(), stack.pop()]
-    args = given.items if isinstance(given, Listing) else items_of(given)
+    args = known_items(given)
     if options is Kind.NULL:
         options = Options(())
     if args is None or not isinstance(options, Options):
