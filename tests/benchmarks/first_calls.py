@@ -37,8 +37,9 @@ PLACES = "threads", "cluster"
 WORKERS = 2
 LONGEST = 900.0
 """Seconds that one process may take."""
-FREE = 1 << 30
-"""Bytes of memory that are free for the first call, at most; as many as the inputs have."""
+FREE = 1 << 30, 4 << 30
+"""Bytes of memory that are free for the first call, at least and at most; else as many as its
+inputs have three times, for its results and what is between them."""
 STEADY = 3
 """Calls whose median is what later calls take."""
 
@@ -144,7 +145,7 @@ def calls(work: str, dtype: str, count: int, place: str, library: str,
     prepared = load(contender)(Case(WORKS[work], dtype, count, inputs, []))
     # Virtual machines may give pages back that have been free for two seconds. To get 256 MB again
     # takes half a second, from whoever happens to need them first.
-    np.ones(min(sum(each.nbytes for each in inputs), FREE), np.uint8)
+    np.ones(min(max(3 * sum(each.nbytes for each in inputs), FREE[0]), FREE[1]), np.uint8)
     found = {"first": _seconds(prepared.run)}
     if prepared.settle is not None and not once:
         found["second"] = _seconds(prepared.run)
