@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -136,10 +137,13 @@ def test_importing_the_package_prepares_nothing() -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("fuse", [True, False])
 def test_workers_import_before_their_first_task_where_fusion_is_on(fuse: bool) -> None:
+    """And no task pays for looking whether all that can be let go of."""
     with (
         dask.config.set(ON),
         Cluster(1, 1, gpus=0, fuse=fuse) as cluster,
         Client(cluster) as client,
     ):
         (found,) = client.run(_imported).values()
+        (kept,) = client.run(gc.get_freeze_count).values()
     assert found >= set(early.TASKS) if fuse else not found
+    assert kept > 50_000
