@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import dask
+import dask.array as da
 import pytest
 from distributed import Client
 
@@ -124,7 +125,7 @@ def test_the_compiler_is_identified_where_kernels_may_be_on_disk(
 def test_nothing_is_imported_in_the_middle_of_importing_arrays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sys.modules["dask.array"].__spec__, "_initializing", True, raising=False)
+    monkeypatch.setattr(da.__spec__, "_initializing", True, raising=False)
     assert _prepared(monkeypatch, tmp_path) == []
 
 
