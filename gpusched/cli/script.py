@@ -7,6 +7,7 @@ import os
 import runpy
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
 
@@ -87,6 +88,10 @@ def _check_module(module: str) -> None:
         raise Unusable(f"cannot find the module {module}: {error}") from None
     if found is None:
         raise Unusable(f"there is no module {module}")
+    inside = found.submodule_search_locations
+    # Not by `importlib.util.find_spec`, which would run the package.
+    if inside is not None and PathFinder.find_spec(f"{module}.__main__", inside) is None:
+        raise Unusable(f"{module} is a package without a __main__ module: name a module in it")
 
 
 def _exit_code(code: object) -> int:

@@ -22,6 +22,7 @@ no_gpu = pytest.mark.skipif(bool(visible_devices()), reason="this machine has a 
         (["."], 2, ". is a directory: name the script in it, or use -m PACKAGE"),
         ([], 2, "Missing argument 'SCRIPT'"),
         (["-m", "no_such_module"], 2, "there is no module no_such_module"),
+        (["-m", "json"], 2, "json is a package without a __main__ module: name a module in it"),
         (["-m", "no_such_package.module"], 2, "cannot find the module no_such_package.module"),
         (["--bad", "script.py"], 2, "No such option '--bad'"),
         (
