@@ -353,6 +353,7 @@ def test_numpys_arrays_are_read_tile_by_tile(
     shape: tuple[int, ...], order: Any, skip: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.asarray(RANDOM.normal(100, size=shape), order=order)
+    monkeypatch.setattr("gpusched.record.moments.TILE", 1 << 16)
     if skip:
         x[..., ::7] = np.nan
     for axes in {(0,), (x.ndim - 1,), tuple(range(x.ndim))}:
@@ -386,6 +387,7 @@ def test_tiles_are_computed_in_the_same_memory(order: Any, monkeypatch: pytest.M
 
     for name in ("subtract", "square"):
         monkeypatch.setattr(np, name, noted(getattr(np, name)))
+    monkeypatch.setattr("gpusched.record.moments.TILE", 1 << 16)
     moments(x, (0,), len(x))
     tiles = [each for each in results.values() if len(each) > 1]
     assert [len(each) for each in tiles] == [5, 5]
