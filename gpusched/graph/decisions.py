@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpusched.breaks import Reason
 from gpusched.dataclass import dataclass
 from gpusched.store.handles import Runnable
+
+if TYPE_CHECKING:
+    from gpusched.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,21 @@ class Waiting:
     """The decision to call the functions as they are until kernels are compiled: to record then."""
 
     kernels: tuple[Runnable, ...]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Plans for inputs of one kind by which functions go different ways: a run shows if one holds.
+
+    See `gpusched.record.branches`.
+    """
+
+    plans: tuple[Plan, ...]
+    """The one that held last comes first."""
+
+    def first(self, plan: Plan) -> Ways:
+        """Return them with one of them, or another one, as the first."""
+        return Ways((plan, *(each for each in self.plans if each is not plan)))
 
 
 class GpuFallbackWarning(UserWarning):

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import dask
 import numpy as np
@@ -17,10 +17,11 @@ from gpusched import config, forks
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.floatingpoint import collecting, heeded, take
+from gpusched.emit.kernel import EXACT
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions
 from gpusched.graph.cutfirst import CutFirst, leading_cuts
-from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
+from gpusched.graph.decisions import Direct, Remaining, Waiting, Ways, warn_once
 from gpusched.graph.inlined import Inlining
 from gpusched.graph.inputs import NESTED, describe, first_device, flat, obstacle
 from gpusched.graph.known import known, substitute_for
@@ -47,6 +48,9 @@ PLANS = 128
 """Plans one segment remembers; the oldest goes first."""
 CONSTANTS = 1 << 20
 """Bytes of the arrays that these plans hold, if there are several such plans."""
+WAYS = 8
+"""Plans for chunks of one kind by which functions go different ways. Each that does not hold may
+have run in vain, and some functions go another way for each chunk."""
 
 NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 """Why a task whose arrays could be moved to the device runs on the host."""
@@ -54,9 +58,12 @@ REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its
 """Why one is repeated there."""
 
 
+_Recorder = TypeVar("_Recorder", bound=Recorder)
+
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
 
+OTHER_WAYS = GraphBreak.OWN_DECIDES(f"its functions go more than {WAYS} ways, as chunks decide")
 OTHER_LAYOUT = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
 RETURNED = GraphBreak.LAYOUT("a result that is a piece of a chunk")
 
@@ -108,7 +115,7 @@ class Segment:
         """Whether functions that are not recorded may see the memory layout of the results."""
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
-        self._plans: Newest[Any, Plan | Direct | Waiting] = Newest(PLANS)
+        self._plans: Newest[Any, Plan | Ways | Direct | Waiting] = Newest(PLANS)
         self._news = ""
         """Why the next inputs are recorded, where it is not for what they are."""
         self._lock = forks.lock()
@@ -180,6 +187,7 @@ class Segment:
         moved = registers if isinstance(registers, Moved) else None
         key = self.key(inputs, moved is not None)
         found = self._plans.get(key) if key is not None else None
+        ways: Ways | None = None
         if found is None and moved is None:
             found = self._decide(inputs, key)
         if isinstance(found, Waiting):
@@ -198,11 +206,39 @@ class Segment:
                 with self._lock:
                     self._plans.pop(key, None)
                 self._news = decisions.OTHER_RESULT
+                ways = Ways((found,)) if found.branches else None
+        elif isinstance(found, Ways):
+            if self._go_one(found, key, inputs, registers):
+                return None
+            if len(found.plans) == WAYS:
+                return self._direct(self._without(OTHER_WAYS), registers, key)
+            self._news, ways = decisions.OTHER_RESULT, found
         if isinstance(found, Direct):
             return self._direct(found, registers)
         if moved is not None:
             inputs = moved.on_device()
-        return self._record(inputs, key, registers, examination, short)
+        return self._record(inputs, key, registers, examination, short, ways)
+
+    def _go_one(self, ways: Ways, key: Any, inputs: tuple[Any, ...], registers: Registers) -> bool:
+        """Run the plan that holds for some inputs; return False if none does.
+
+        While kernels of one are missing, that one may hold: the functions are called as they are.
+        """
+        missing: tuple[Runnable, ...] = ()
+        for plan in ways.plans:
+            if not (plan.ready or self._is_ready(plan)):
+                missing += plan.kernels
+                continue
+            try:
+                self._replay(plan, inputs, registers)
+            except ReplayError:
+                continue
+            if plan is not ways.plans[0]:
+                self._remember(key, ways.first(plan))
+            return True
+        if missing:
+            self._unfused(missing, key, inputs, registers)
+        return bool(missing)
 
     def cut_first(self) -> None:
         """Have pieces of NumPy's arrays cut before the rest is recorded, where that can be done."""
@@ -306,7 +342,9 @@ class Segment:
         self, recorder: Recorder, inlining: Inlining, registers: Registers
     ) -> Tiled | None:
         """Return the steps with what users' functions have called in their place, if it shows."""
-        if not inlining.steps or recorder.errors or _warns(recorder, inlining):
+        if recorder.answers or not inlining.steps:
+            return None  # Another chunk may go another way.
+        if recorder.errors or _warns(recorder, inlining):
             return None  # Errors are of numbers, which are not computed again.
         found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
         order = arranged(list(itertools.chain.from_iterable(found)))
@@ -423,7 +461,7 @@ class Segment:
             self._remember(key, found)
         return found
 
-    def _remember(self, key: Any, found: Plan | Direct | Waiting) -> None:
+    def _remember(self, key: Any, found: Plan | Ways | Direct | Waiting) -> None:
         """Keep what is to be done with such inputs; a key of None stands for this time only."""
         if key is None:
             return
@@ -435,7 +473,11 @@ class Segment:
 
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
         take()
-        results, seconds = plan.run(flat(inputs), registers[self.outputs[-1]])
+        try:
+            results, seconds = plan.run(flat(inputs), registers[self.outputs[-1]])
+        except ReplayError:
+            take()  # Errors of numbers that this chunk has not.
+            raise
         self._finish(plan, results, seconds, registers)
 
     def _report(self, plan: Plan, registers: Registers) -> None:
@@ -454,8 +496,10 @@ class Segment:
         return None
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
-                examination: Examination, short: bool = False) -> None:  # fmt: skip
-        recorder = Recorder(self.overrides.on(first_device(inputs)), self.overrides.bounds.most)
+                examination: Examination, short: bool = False,
+                ways: Ways | None = None) -> None:  # fmt: skip
+        device, bounds = self.overrides.on(first_device(inputs)), self.overrides.bounds
+        recorder = self.asked(Recorder(device, bounds.most))
         recorder.moved = isinstance(registers, Moved)
         mode = config.word("fusion.compile")
         compiled = short and mode != tiers.OFF
@@ -467,7 +511,7 @@ class Segment:
         unfused = not (recorder.patient or recorder.moved) and recorder.device.can.host_memory
         inlining = Inlining(len(registers)) if unfused else None
         try:
-            bound = self._bound(examination)
+            bound = self._bound(examination, recorder)
             local, arrays = self.trace(recorder, inputs, registers, bound, inlining)
             found = self.too_little(recorder)
             if found is None:
@@ -513,7 +557,7 @@ class Segment:
             if not kept:
                 self._news = decisions.NOT_KEPT
             elif found.ready or planned is None:
-                self._remember(key, found)
+                self._remember(key, found if ways is None else ways.first(found))
             else:
                 self._remember(key, Waiting(found.kernels))
             if found.ready:
@@ -522,7 +566,7 @@ class Segment:
             if not self._unfused(found.kernels, key, inputs, registers, found, planned):
                 self._called(self._without(OTHER_LAYOUT), key)
             elif kept and planned is not None:
-                self._remember(key, found)
+                self._remember(key, found if ways is None else ways.first(found))
 
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep and count the results of a plan whose kernels have run."""
@@ -580,13 +624,22 @@ class Segment:
         self.call(registers)
         return self._refused(error, GraphBreak.RECORDING, inputs, registers)
 
-    def _bound(self, examination: Examination) -> list[Call]:
+    def asked(self, recorder: _Recorder) -> _Recorder:
+        """Return a recorder, whose plan is to hold for the answers that these calls are given.
+
+        Calls that are recorded for each chunk get values instead.
+        """
+        recorder.answers = {} if self.replayed else None
+        recorder.exact = self.overrides.mathematics == EXACT
+        return recorder
+
+    def _bound(self, examination: Examination, recorder: Recorder) -> list[Call]:
         """Return the calls, of the user's functions those that read what was examined."""
         outsides = dict(zip(map(id, self._own), examination.outsides, strict=True))
         found = list(self.calls)
         for k, (register, function, step) in enumerate(found):
             if id(step) in outsides:
-                bound = outsides[id(step)].bound()
+                bound = outsides[id(step)].bound(recorder)
                 given = replace(step, args=bound.value(step.args), kwargs=bound.values(step.kwargs))
                 found[k] = register, bound.value(function), given
         return found
@@ -705,9 +758,11 @@ def _by_calls(plan: Plan, registers: Registers) -> Plan | None:
     return plan.by_calls if registers.pays(plan.by_calls.passes) else None
 
 
-def held(found: Plan | Direct | Waiting) -> int:
-    """Return the bytes of the arrays that a plan holds."""
-    return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
+def held(found: Plan | Ways | Direct | Waiting) -> int:
+    """Return the bytes of the arrays that plans hold."""
+    plans = found.plans if isinstance(found, Ways) else (found,)
+    arrays = (a for plan in plans if isinstance(plan, Plan) for _, a in plan.constants)
+    return sum(int(array.nbytes) for array in arrays)
 
 
 def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],

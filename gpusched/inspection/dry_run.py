@@ -280,7 +280,8 @@ class Rehearser:
         self._variant.peak_known &= exact
 
     def _tracer(self, segment: Segment) -> TracingRecorder:
-        return TracingRecorder(segment.overrides.on(self.device), segment.overrides.bounds.most)
+        device = segment.overrides.on(self.device)
+        return segment.asked(TracingRecorder(device, segment.overrides.bounds.most))
 
     # Calls --------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ def owner(array: Any) -> Any:
 
 
 class ReplayError(Exception):
-    """A step gave something of another kind than when it was recorded."""
+    """A step gave something else than when it was recorded, which the plan does not hold for."""
 
 
 class Step(Protocol):
@@ -326,6 +326,8 @@ class Plan:
     """Whether all kernels are known to be compiled; it stays so."""
     unfused: Any = None
     """How whoever has recorded it does the same without kernels, if not by the functions alone."""
+    branches: bool = False
+    """Whether it holds for those inputs only for which functions go the same ways."""
 
     def synchronize(self) -> None:
         """Wait for the kernels of this thread, if others could use the results before them."""
@@ -412,6 +414,11 @@ class Plan:
         into
             A contiguous array that the last result is written to, where kernels can do so; None for
             a new one.
+
+        Raises
+        ------
+        ReplayError
+            If it does not hold for these inputs, of which nothing has been changed.
         """
         registers: Registers = [None] * self.size
         output = None if into is None else self.last_allocation
@@ -422,15 +429,21 @@ class Plan:
         for register, array in self.constants:
             registers[register] = array
         seconds = 0.0
-        for step, launches, dying in self.stages:
-            if launches:
-                started = time.perf_counter()
-                step(registers)
-                seconds += time.perf_counter() - started
-            else:
-                step(registers)
-            for register in dying:
-                registers[register] = None
+        try:
+            for step, launches, dying in self.stages:
+                if launches:
+                    started = time.perf_counter()
+                    step(registers)
+                    seconds += time.perf_counter() - started
+                else:
+                    step(registers)
+                for register in dying:
+                    registers[register] = None
+        except Exception as error:
+            # A step that another way does without may come before the answer that says so.
+            if self.branches and not isinstance(error, MemoryError):
+                raise ReplayError("a step failed for a chunk that may go another way") from error
+            raise
         self.synchronize()
         return substitute(self.result, registers), seconds
 

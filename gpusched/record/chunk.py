@@ -29,6 +29,7 @@ from gpusched.plan.expression import (
 from gpusched.plan.grids import seen
 from gpusched.plan.plan import Register, changed, items
 from gpusched.record import complexes, parts
+from gpusched.record.branches import truth
 from gpusched.record.catalogue import recorded_form, why_changing, why_method_changing
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
@@ -370,7 +371,9 @@ class LazyChunk(NDArrayOperatorsMixin):
         return self._recorder.array(self._node)
 
     def __bool__(self) -> bool:
-        return bool(self._value("bool"))
+        with recording(self._recorder) as recorder:
+            known = recorder.answers is not None
+            return truth(recorder, self._node) if known else bool(self._value("bool"))
 
     def __int__(self) -> int:
         return int(self._value("int"))
@@ -408,9 +411,11 @@ class LazyChunk(NDArrayOperatorsMixin):
         """Record ``chunk[index] = number``: the same chunk, with another value from now on.
 
         A mask chooses elements, or all of what its axes lead to. Anything else chooses positions
-        along each axis, by itself.
+        along each axis, by itself. An array is written to what slices and positions choose.
         """
         with recording(self._recorder) as recorder:
+            if type(value) in (LazyChunk, np.ndarray) and self._fresh and self.shape:
+                return self._write(recorder, index, value)
             plain = type(value) in PYTHON_SCALARS or (
                 isinstance(value, np.generic) and value.dtype in SUPPORTED
             )
@@ -423,6 +428,36 @@ class LazyChunk(NDArrayOperatorsMixin):
             except UnfusibleError as reason:
                 recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
             self._node = recorder.apply("where", (mask._node, number, self._node), self.dtype)
+
+    def _write(self, recorder: Recorder, index: Any, value: Any) -> None:
+        """Record ``chunk[index] = array``: a part of what it shows from now on."""
+        self._go_through(1)
+        found = _region(index, self.shape)
+        if found is None:
+            recorder.stop(GraphBreak.CHANGES("assigns an array to what no slices choose"))
+        region, single = found
+        lengths = [each.stop - each.start for each in region]
+        shape = [n for axis, n in enumerate(lengths) if axis not in single]
+        try:
+            # As NumPy converts it, with the errors that it reports.
+            node = recorder.cast(operand(recorder, value), self.dtype)
+        except UnfusibleError as reason:
+            recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
+        part: Any = LazyChunk(recorder, node)
+        while part.ndim > len(shape) > 0 and part.shape[0] == 1:
+            part = part[0]  # As NumPy does without them.
+        if part.ndim > len(shape):
+            recorder.stop(GraphBreak.CHANGES("assigns an array of more axes than there are"))
+        if shape:
+            part = np.broadcast_to(part if part.shape else part[None], shape)
+        part = part[tuple(None if axis in single else slice(None) for axis in range(self.ndim))]
+        if 0 in lengths:
+            return
+        like = self._like
+        parts = self._view.parts if type(self._view) is Compound else [
+            (tuple(slice(0, n) for n in self.shape), self._node)]  # fmt: skip
+        self._known = like
+        self._view = Compound(recorder, [*parts, (region, part._node)], like)
 
     def _chosen(self, index: Any) -> Any:
         """Return a mask of what an index chooses; None if that is no mask, and not one per axis."""
@@ -456,9 +491,41 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
 
 
+def _region(index: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], frozenset[int]] | None:
+    """Return what an index chooses along each axis, and where that is a position; None if more.
+
+    Slices with gaps, masks and lists choose elements that are not side by side.
+    """
+    items = index if type(index) is tuple else (index,)
+    before = next((k for k, item in enumerate(items) if item is Ellipsis), len(items))
+    items = (*items[:before], *items[before + 1 :]) if before < len(items) else items
+    if len(items) > len(shape) or not all(_is_place(item) for item in items):
+        return None
+    rest = (slice(None),) * (len(shape) - len(items))
+    items = (*items[:before], *rest, *items[before:])
+    region = []
+    for item, length in zip(items, shape, strict=True):
+        if type(item) is not slice:
+            if not -length <= item < length:
+                return None  # NumPy says so best, on the array itself.
+            item = slice(int(item) % length, int(item) % length + 1)
+        start, stop, step = item.indices(length)
+        if step != 1:
+            return None
+        region.append(slice(start, max(start, stop)))
+    single = frozenset(k for k, item in enumerate(items) if type(item) is not slice)
+    return tuple(region), single
+
+
+def _is_place(item: Any) -> bool:
+    return type(item) in (slice, int) or isinstance(item, np.integer)
+
+
 @dataclass
 class Compound:
     """What a chunk shows that is computed part by part, each by a kernel of its own.
+
+    Later parts are written over those before, as where a program assigns to parts of an array.
 
     It is computed as a whole once something reads it. Until then, what a view shows of one part is
     computed without the others, as other operations are for what a view shows of them: of a
@@ -488,12 +555,15 @@ class Compound:
         found = seen(whole, view) if view.size else None
         if found is None or found.axes != tuple(range(whole.ndim)):
             return None
-        for index, node in self.parts:
+        for index, node in reversed(self.parts):
             starts = [i.indices(n)[0] for i, n in zip(index, whole.shape, strict=True)]
             inside = tuple([slice(at - start, at - start + n) for at, start, n
                             in zip(found.start, starts, view.shape, strict=True)])  # fmt: skip
-            if all(i.start >= 0 and i.stop <= n for i, n in zip(inside, node.shape, strict=True)):
+            along = list(zip(inside, node.shape, strict=True))
+            if all(i.start >= 0 and i.stop <= n for i, n in along):
                 return self.recorder.view(node, itemgetter(inside), repeats=True)
+            if all(i.start < n and i.stop > 0 for i, n in along):
+                return None  # It shows some of this part, and some of what is before it.
         return None
 
 

@@ -557,6 +557,22 @@ def report_if_nan(found: LazyChunk) -> LazyChunk:
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 
+@records(np.nanmean)
+def _nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+             keepdims: Any = False) -> Any:  # fmt: skip
+    """Record NumPy's mean without NaN: the sum by the count, in the dtype of the sum."""
+    node = _node(recorder, a)
+    if node.dtype.kind not in "fc":
+        return _mean(recorder, a, axis, dtype, keepdims=keepdims)
+    if dtype is not None or node.dtype.kind == "c" or node.dtype == HALF:
+        raise UnfusibleError(GraphBreak.DTYPE, f"a mean without NaN of {node.dtype}, or in another")
+    total = _nansum("add", recorder, a, axis, keepdims=keepdims)
+    count = reduced(recorder, ~np.isnan(a), axis, keepdims=keepdims)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.true_divide(total, count).astype(total.dtype)
+    return report_if_nan(found)
+
+
 def _nanextreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
                 keepdims: Any = False) -> Any:  # fmt: skip
     found = reduced(recorder, a, axis, keepdims=keepdims, combine=combine)

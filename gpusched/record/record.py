@@ -151,6 +151,11 @@ class Recorder:
         self.operations = 0
         self.escape: Reason | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""
+        self.answers: dict[int, bool] | None = None
+        """By identity, nodes that the program has asked whether they are true, for what the plan
+        holds (`gpusched.record.branches`); None where it is given values that no plan holds for."""
+        self.exact = True
+        """Whether kernels round as NumPy does."""
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
@@ -966,7 +971,8 @@ class Recorder:
                 why = not_streamed(step.kernel.kernel.outputs, step.loops, step.outputs)
                 self.apart += [("stream", why)] if why is not None else []
         return Plan(steps, len(self.contents), arrays, result, constants, dying, stages,
-                    errors=self.errors, warned=tuple(self.warned))  # fmt: skip
+                    errors=self.errors, warned=tuple(self.warned),
+                    branches=bool(self.answers))  # fmt: skip
 
     def check_thread(self) -> None:
         """Raise if a lazy chunk is used outside the thread that records it."""

@@ -48,33 +48,33 @@ def test_they_are_recorded(name: str) -> None:
 
 
 def changes(x: Any) -> Any:
-    k = np.ones(3)
+    k = np.arange(3.0)
     k += 1
     return x * k
 
 
 def changes_elements(x: Any) -> Any:
-    k = np.ones(3)
+    k = np.arange(3.0)
     k[0] = 2
     return x * k
 
 
 def of_one_of_two(x: Any) -> Any:
-    k = np.ones(3) if x.shape[0] > 2 else x
+    k = np.arange(3.0) if x.shape[0] > 2 else x
     return k
 
 
 UNSAFE: dict[str, Callable[..., Any]] = {
     "changed": changes,
     "elements changed": changes_elements,
-    "returned": lambda x: np.ones(3),
-    "returned beside": lambda x: (x + 1, np.ones(3)),
+    "returned": lambda x: np.arange(3.0),
+    "returned beside": lambda x: (x + 1, np.arange(3.0)),
     "returned at times": of_one_of_two,
-    "changed by a chunk": lambda x: np.add(np.ones(3), x, np.ones(3)),
+    "changed by a chunk": lambda x: np.add(np.arange(3.0), x, np.arange(3.0)),
     "of a chunk": lambda x: x + np.full(3, x.max()),
     "of a list of chunks and numbers": lambda x: np.array([x, 1]) + 1,
     "another's": lambda x: x + np.ones(3, like=x),
-    "iterated": lambda x: sum(k * x for k in np.ones(3)),
+    "iterated": lambda x: sum(k * x for k in np.arange(3.0)),
 }
 
 

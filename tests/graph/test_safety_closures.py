@@ -180,7 +180,7 @@ def has_defaults(x: Any) -> Any:
 
 
 def decides_inside(x: Any) -> Any:
-    return sum([x if x.sum() > 0 else -x for _ in (1,)])
+    return sum([x for _ in range(x.sum())])
 
 
 def changes_by_reducing(x: Any) -> Any:

@@ -233,7 +233,7 @@ def changes_one_of_two(x: Any) -> Any:
     first, second = [1], [2]
     either = first if x.ndim > 1 else second
     first.append(x)
-    return x * either[-1:][0] if either[-1] > 0 else x
+    return x if len(either) == 1 else print(x)
 
 
 UNSAFE = [

@@ -16,6 +16,7 @@ from gpusched.graph.safety import outside
 from gpusched.graph.safety.examination import examined, kind_of
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError
+from gpusched.record.chunk import recorder_of
 from tests.graph.examining import why_unsafe
 from tests.record.recording import assert_same, record
 
@@ -67,12 +68,20 @@ def partial_of_a_method(x: Any) -> Any:
 SAFE = [sums_of_lists, asks_for_types, knows_its_own, partials, partial_of_a_method]
 
 
+def bound(function: Callable[..., Any], read: outside.Outside) -> Callable[..., Any]:
+    """Return a function of lazy chunks that is recorded as a segment does it."""
+
+    def call(*chunks: Any) -> Any:
+        return read.bound(recorder_of(chunks[0])).value(function)(*chunks)
+
+    return call
+
+
 def check(function: Callable[..., Any], *chunks: Any) -> None:
     """Assert that a function gives NumPy's results when it is recorded, and from its plan."""
     found = examined(function, map(kind_of, chunks), {})
     assert found.reason is None
-    bound = found.outside.bound().value(function)
-    recording = record(bound, *chunks, backend="python")
+    recording = record(bound(function, found.outside), *chunks, backend="python")
     assert_same(recording.result, function(*chunks))
     again = [chunk + 1 for chunk in chunks]
     assert_same(recording.run(*again), function(*again))
@@ -192,7 +201,7 @@ def test_what_is_shown_safe_is_numpys(text: str) -> None:
         return
     x = np.arange(6.0).reshape(2, 3)
     try:
-        found = record(verdict.outside.bound().value(function), x.copy(), backend="python")
+        found = record(bound(function, verdict.outside), x.copy(), backend="python")
     except (UnrecordableError, TypeError, ValueError):  # Then it runs on the arrays themselves.
         return
     given = x.copy()

@@ -168,7 +168,7 @@ def of_pairs(x: Any) -> Any:
 
 
 def of_what_is_kept(x: Any) -> Any:
-    found = np.zeros(3)
+    found = np.arange(3.0)
     found[x < 0] = 1
     return found * x
 

@@ -41,7 +41,7 @@ from gpusched.graph.safety.kinds import (
     lent,
     row_of,
 )
-from gpusched.graph.safety.outside import CONVERTING, FILTERING
+from gpusched.graph.safety.outside import CONVERTING, FILLING, FILTERING
 from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
@@ -75,8 +75,7 @@ _NUMPY = frozenset(map(type, HANDLERS))
 
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
-_CREATING = (np.arange, np.array, np.asarray, np.eye, np.full, np.identity, np.linspace, np.ones,
-             np.zeros)  # fmt: skip
+_CREATING = (np.arange, np.array, np.asarray, np.eye, np.identity, np.linspace, *FILLING)
 _JOINING = {np.concatenate: 1, np.ravel_multi_index: 1, np.select: 2, np.stack: 1}
 """Functions whose first arguments are lists or tuples of arrays, and how many are."""
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
@@ -137,7 +136,11 @@ def created(function: Any, args: Sequence[Any], names: Names) -> Any:
     if not names.keys() <= {"dtype", "shape", "fill_value", "endpoint"}:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
     _check_each(function.__name__, (*args, *names.values()), _is_of_numbers)
-    return Kind.NUMBERS
+    if not any(function is each for each in FILLING):
+        return Kind.NUMBERS
+    if len(args) > (3 if function is np.full else 2):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with an order")
+    return Kind.FRESH
 
 
 def converts(function: Any, kind: Any) -> bool:
@@ -433,6 +436,8 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if callee.value is sum and len(args) == 1 and not names and _holds_arrays(args[0]):
         # From 0 on, each plus what is so far: never in place.
         return joined(Kind.PLAIN, arithmetic((item_of(args[0]), Kind.PLAIN), "adds up"))
+    if callee.value is bool and len(args) == 1 and not names and is_array(args[0]):
+        return Kind.PLAIN  # as where an array decides
     allowed = all(is_plain(k) for k in (*args, *names.values()))
     several = len(args) == 1 and (is_shape(args[0]) or _is_row_of_numbers(args[0]))
     whole = callee.value in (min, max, sum) and several and not names
@@ -512,11 +517,14 @@ def _instance(kind: Any, of: Any) -> Any:
     Only a type's own type has a say in that: what others would run is not looked at.
     """
     several = items_of(of)
-    for each in (of,) if several is None else several:
+    several = (of,) if several is None else several
+    for each in several:
         if not isinstance(each, Known) or not is_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     if not is_array(kind) and not is_settled(kind) and not isinstance(kind, Items | Listing | Row):
         refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")
+    if isinstance(kind, Known):
+        return Known(isinstance(kind.value, tuple(each.value for each in several)))
     return Kind.PLAIN  # Plans are made for kinds, and so for types.
 
 

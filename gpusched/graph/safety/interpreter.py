@@ -32,6 +32,7 @@ from gpusched.graph.safety.kinds import (
     Partial,
     Row,
     is_array,
+    is_known,
     is_result,
     joined,
     lent,
@@ -166,7 +167,9 @@ class Interpreter:
         # A list may go to the function that has defined this one, whose calls end before its own.
         several = self.outer is not None and isinstance(kind, Listing | Row)
         item = row_of(kind).item if several else kind
-        if item is not None and not is_result(item):
+        # Functions may give functions, which other ones of the same recording call.
+        inside = len(self.callers) > 1 and is_known(item)
+        if item is not None and not is_result(item) and not inside:
             refuse(GraphBreak.OWN_CODE, f"returns {described(kind)}")
         self._result = kind if self._result is None else joined(self._result, kind)
 

@@ -241,6 +241,11 @@ def is_result(kind: Any) -> bool:
     return is_array(kind) or is_settled(kind) or (bool(items) and all(map(is_result, items)))
 
 
+def is_known(kind: Any) -> bool:
+    """Return whether a value is known, or a tuple of such values."""
+    return isinstance(kind, Known) or (isinstance(kind, Items) and all(map(is_known, kind.items)))
+
+
 def joined(left: Any, right: Any) -> Any:
     """Return the kind of a value that is of one kind or of the other."""
     if left == right:

@@ -155,10 +155,14 @@ def _truth(self: Interpreter, state: State, instruction: Instruction) -> After:
 
 
 def _decided(kind: Any) -> bool | None:
-    """Return whether a value is true; None if it may be either. `Unsafe` if a chunk decides."""
+    """Return whether a value is true; None if it may be either.
+
+    Where an array decides, a plan holds for chunks that decide as the recorded one did
+    (`gpusched.record.branches`): the number that the decision is, is settled then.
+    """
     if isinstance(kind, Listing):
         return bool(kind.items)
-    if not is_settled(kind) and not isinstance(kind, Row):
+    if not is_array(kind) and not is_settled(kind) and not isinstance(kind, Row):
         refuse(GraphBreak.OWN_DECIDES, f"decides by {described(kind)}")
     return bool(kind.value) if isinstance(kind, Known) else None
 
@@ -169,9 +173,8 @@ def _compare(self: Interpreter, state: State, instruction: Instruction) -> After
     symbol = str(instruction.argval).removeprefix("bool(").removesuffix(")")
     if is_array(left) or is_array(right):
         found = arithmetic((left, right), f"compares {symbol} with")
-        if str(instruction.argrepr).startswith("bool("):
-            refuse(GraphBreak.OWN_DECIDES, f"decides by {described(found)}")
-        return push(state, found, pops=2)
+        truth = str(instruction.argrepr).startswith("bool(")
+        return push(state, Kind.PLAIN if truth else found, pops=2)
     if is_type(left) and is_type(right) and symbol in ("==", "!="):
         return push(state, Kind.PLAIN, pops=2)
     if not (is_settled(left) and is_settled(right)) or symbol not in _COMPARED:
@@ -221,16 +224,25 @@ def _contains(self: Interpreter, state: State, instruction: Instruction) -> Afte
 @rule("BINARY_SUBSCR")
 def _subscript(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, index = state.stack[-2:]
-    return push(state.aged() if is_array(owner) else state, item(owner, index), pops=2)
+    return push(_shown(state, owner), item(owner, index), pops=2)
+
+
+def _shown(state: State, kind: Any) -> State:
+    """Return the state after something has come to show what a value holds.
+
+    No new array shares memory with what is not one.
+    """
+    return state.aged() if kind is Kind.FRESH else state
 
 
 @rule("STORE_SUBSCR")
 def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
-    """Follow ``new[mask] = number``, or ``new[0, 1:] = number``, which nobody else sees."""
+    """Follow ``new[mask] = number``, or ``new[0, 1:] = array``, which nobody else sees."""
     value, owner, index = state.stack[-3:]
     if isinstance(owner, Listing | Row):
         return _stored_in(push(state, pops=3), owner, index, value)
-    if owner is not Kind.FRESH or not _chooses(index) or not is_plain(value):
+    array = (is_array(value) or value is Kind.NUMBERS) and not is_array(index)
+    if owner is not Kind.FRESH or not _chooses(index) or not (array or is_plain(value)):
         refuse(*SAID["STORE_SUBSCR"])
     return push(state, pops=3)
 
@@ -248,7 +260,12 @@ def _stored_in(state: State, owner: Listing | Row, index: Any, value: Any) -> St
 @rule("STORE_SLICE")
 def _store_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
     value, owner, start, stop = state.stack[-4:]
-    if owner is not Kind.FRESH or not all(map(is_plain, (value, start, stop))):
+    array = is_array(value) or value is Kind.NUMBERS
+    if (
+        owner is not Kind.FRESH
+        or not (array or is_plain(value))
+        or not (is_plain(start) and is_plain(stop))
+    ):
         refuse(*SAID["STORE_SLICE"])
     return push(state, pops=4)
 
@@ -267,7 +284,7 @@ def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> 
     if not (is_plain(start) and is_plain(stop)):
         refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
     found = item(owner, _slice([start, stop]))
-    return push(state.aged() if is_array(owner) else state, found, pops=3)
+    return push(_shown(state, owner), found, pops=3)
 
 
 def _slice(ends: Sequence[Any]) -> Any:
@@ -327,7 +344,7 @@ def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
         items = (item_of(kind),) * count
     if len(items) != count:
         refuse(GraphBreak.OWN_DECIDES, f"unpacks {len(items)} values into {count}")
-    return push(state.aged() if is_array(kind) else state, *reversed(items), pops=1)
+    return push(_shown(state, kind), *reversed(items), pops=1)
 
 
 @rule("GET_ITER")
@@ -336,7 +353,7 @@ def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> Afte
     if items_of(kind) == ():
         return push(state, Series(Kind.PLAIN), pops=1)
     # A list that changes while a loop goes through it has other items.
-    state = state.aged() if is_array(kind) else state.keeping([kind])
+    state = _shown(state, kind) if is_array(kind) else state.keeping([kind])
     return push(state, Series(item_of(kind)), pops=1)
 
 
@@ -540,11 +557,13 @@ def _dict_merge(self: Interpreter, state: State, instruction: Instruction) -> Af
 def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> After:
     depth, more = int(instruction.arg or 0), state.stack[-1]
     into = state.stack[-depth - 1]
-    listed = isinstance(more, Listing | Row)
-    if not (listed or items_of(more) is not None) or not isinstance(into, Listing | Row):
+    several = known_items(more) is not None
+    if not (several or isinstance(more, Row) or is_shape(more)) or not isinstance(
+        into, Listing | Row
+    ):
         refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
     stack = list(state.stack[:-1])
-    if isinstance(into, Listing) and not isinstance(more, Row):
+    if isinstance(into, Listing) and several:
         stack[-depth] = replace(into, items=(*into.items, *held_by(more)))
     else:
         stack[-depth] = extended(into, held_by(more))

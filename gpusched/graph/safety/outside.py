@@ -27,6 +27,7 @@ from gpusched.emit.floatingpoint import ignore_warnings
 from gpusched.graph.safety.kinds import is_constant, same
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
+from gpusched.record.record import Recorder
 from gpusched.record.recorded import Freezable
 
 _MISSING = object()
@@ -121,9 +122,9 @@ class Outside:
                 return False
         return True
 
-    def bound(self) -> Bound:
-        """Return what makes functions of those that read what was read."""
-        return Bound({key: found for key, (_, found, _) in self._read.items()})
+    def bound(self, recorder: Recorder) -> Bound:
+        """Return what makes functions of those that read what was read, for one recording."""
+        return Bound({key: found for key, (_, found, _) in self._read.items()}, recorder)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -141,6 +142,8 @@ class Bound:
     ----------
     read
         What was read: by the ids of a dictionary and the name in it, and of cells and functions.
+    recorder
+        Of the recording.
 
     Notes
     -----
@@ -149,8 +152,9 @@ class Bound:
     collected.
     """
 
-    def __init__(self, read: Mapping[Any, Any]) -> None:
+    def __init__(self, read: Mapping[Any, Any], recorder: Recorder) -> None:
         self._read = read
+        self._recorder = recorder
         self._named: defaultdict[int, dict[str, Any]] = defaultdict(dict)
         for key, value in read.items():
             if type(key) is tuple:
@@ -171,7 +175,9 @@ class Bound:
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
         found = value
-        if kind in (types.BuiltinFunctionType, types.FunctionType, type):
+        if any(value is each for each in FILLING):
+            found = partial(_filled, self._recorder, value)
+        elif kind in (types.BuiltinFunctionType, types.FunctionType, type):
             found = stand_in(value)
         elif kind is partial:
             found = partial(self.value(value.func), *map(self.value, value.args),
@@ -337,6 +343,25 @@ CONVERTING: dict[Any, Callable[..., Any]] = {
     np.asarray: _converting(np.asarray, _as_array),
 }
 """By functions that make an array of what they are given, which may be one, what does that."""
+
+
+# What stands in for functions that make arrays of one number ------------------------------------
+
+FILLING = (np.empty, np.full, np.ones, np.zeros)
+"""What they make may be written to: it is new, as an array that is made of chunks."""
+
+
+def _filled(recorder: Recorder, function: Callable[..., Any], shape: Any, *args: Any,
+            **kwargs: Any) -> LazyChunk:  # fmt: skip
+    """Return a lazy chunk of the array that such a function makes."""
+    one = function((), *args, **kwargs)
+    if one.dtype not in SUPPORTED:
+        recorder.stop(GraphBreak.DTYPE(f"makes an array of dtype {one.dtype}"))
+    number = 0 if function is np.empty else one[()]
+    lengths = np.broadcast_to(one, shape).shape  # As NumPy takes it, or refuses it.
+    given = lengths, number, one.dtype
+    found = recorder.call(recorder.device.full, given, {}, copies=True)
+    return LazyChunk(recorder, found, fresh=True)
 
 
 # What stands in for functions that say which warnings are shown ---------------------------------

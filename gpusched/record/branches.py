@@ -1,0 +1,163 @@
+"""Branches that a function takes by what a chunk holds: ``if np.isnan(x).any():``.
+
+A recording goes one way through a function, as its chunk does: where the function asks whether an
+array is true, what has been recorded runs. The plan asks the same at the same place, and holds for
+the chunks for which the answer is the same one (`gpusched.plan.plan.ReplayError` if it is not).
+Nothing of what a plan has done until then is seen outside.
+
+An answer is to be the one that NumPy's numbers have. Sums of floats have their terms in another
+order in kernels, and functions such as `exp` other last bits: a comparison at its very edge would
+go the other way, and what comes after it may be anything. So only those answers are taken that are
+computed of values with NumPy's bits; all else ends the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends.devices import HOST
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.operations import named
+from gpusched.plan.expression import Apply, Gather, Leaf, Node, Reduce, Scalar
+from gpusched.plan.plan import Call, ReplayError, reads, written
+from gpusched.record.catalogue import has
+from gpusched.record.record import Recorder
+
+MOST = 16
+"""Answers of one recording: a loop that ends by what a chunk holds would have any number."""
+
+BRANCH = GraphBreak.OWN_DECIDES("a chunk decides what comes next")
+"""Why what comes before an answer and what comes after it are not one kernel."""
+
+_EXACT = frozenset(("minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and"))
+"""What joins values without rounding."""
+
+
+def is_true(answer: np.ndarray) -> np.ndarray:
+    """Return a copy of an array; `ReplayError` if it is not true.
+
+    Examples
+    --------
+    >>> from gpusched.record.branches import is_true
+    >>> is_true(np.asarray(1.5))
+    array(1.5)
+    >>> is_true(np.asarray(False))
+    Traceback (most recent call last):
+    ...
+    gpusched.plan.plan.ReplayError: a function goes another way for this chunk
+    """
+    return _as_before(answer, True)
+
+
+def is_false(answer: np.ndarray) -> np.ndarray:
+    """Return a copy of an array; `ReplayError` if it is true."""
+    return _as_before(answer, False)
+
+
+def _as_before(answer: np.ndarray, expected: bool) -> np.ndarray:
+    if bool(answer) != expected:
+        raise ReplayError("a function goes another way for this chunk")
+    return answer.copy()  # What shows an array may be done without.
+
+
+def truth(recorder: Recorder, node: Node) -> bool:
+    """Return whether a value is true, which the plan holds for.
+
+    Parameters
+    ----------
+    recorder
+        With `answers`.
+    node
+        Of an array of one element; `ValueError` as NumPy raises it for others.
+    """
+    assert recorder.answers is not None
+    found = recorder.answers.get(id(node))
+    if found is None:
+        reason = _obstacle(recorder, node)
+        if reason is not None:
+            recorder.stop(reason)
+        found = recorder.answers[id(node)] = bool(recorder.array(node))
+        recorder.made_leaf(recorder.register(node), is_true if found else is_false)
+        recorder.apart.append(("branch", BRANCH))
+    return found
+
+
+def _obstacle(recorder: Recorder, node: Node) -> Reason | None:
+    """Return why no plan may depend on whether a value is true; None if one may."""
+    if recorder.moved or not recorder.device.can.host_memory:
+        return GraphBreak.OWN_DECIDES("decides by a chunk in device memory")
+    assert recorder.answers is not None
+    if len(recorder.answers) == MOST:
+        return GraphBreak.OWN_DECIDES(f"decides by chunks more than {MOST} times")
+    if not recorder.exact or not _has_numpys_bits(recorder, node):
+        return GraphBreak.OWN_DECIDES("decides by a number that kernels may round in another way")
+    return None
+
+
+def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
+    """Return whether a value is computed of nothing but what kernels compute as NumPy does.
+
+    Nothing is known of arrays that are written part by part. Parts of complex numbers are real ones
+    where they are computed, and those of products NumPy may round once less.
+    """
+    recorded = recorder.recorded()
+    if any(each.dtype.kind == "c" for each in recorded):
+        return False
+    computed = {recorder.done[id(n)]: n for n in recorded if id(n) in recorder.done}
+    steps = {register: step for step in recorder.steps for register in written(step)}
+    waiting: list[Node | int] = [node]
+    seen: set[int | Node] = set()
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if isinstance(each, Node):
+            found: Iterable[Node | int] | None = _read_by(each)
+        elif each in computed:
+            found = [computed[each]]
+        else:
+            found = _read_by_step(steps.get(each))
+        if found is None:
+            return False
+        waiting += found
+    return True
+
+
+def _read_by(node: Node) -> Iterable[Node | int] | None:
+    """Return the nodes and registers that a node is computed of; None if it may be rounded."""
+    if node.dtype.kind == "c":
+        return None
+    if isinstance(node, Gather):
+        return node.register, node.labels
+    if isinstance(node, Leaf):
+        return (node.register,)
+    if isinstance(node, Apply):
+        operation = named(node.operation)
+        return None if operation.ulp or operation.function is not None else node.arguments
+    if type(node) is Reduce and (node.combine in _EXACT or _is_added_exactly(node)):
+        return (node.argument,)
+    return () if isinstance(node, Scalar) else None
+
+
+def _is_added_exactly(node: Reduce) -> bool:
+    return node.combine in ("add", "multiply") and node.dtype.kind in "biu"
+
+
+def _read_by_step(step: Any) -> Iterable[int] | None:
+    """Return the registers that a step reads which moves elements or compares them, as NumPy does.
+
+    None for other steps: NumPy's own sums and functions depend on where numbers are in memory. What
+    no step writes is an input, or a constant.
+    """
+    if step is None:
+        return ()
+    if not isinstance(step, Call):
+        return None
+    ufunc = isinstance(step.function, np.ufunc) and step.function.signature is None
+    compares = ufunc and all(dtype.kind == "b" for _, dtype, _, _ in step.kinds)
+    moves = step.is_view or has(step.function, "moves")
+    return reads(step) if compares or moves or step.function == HOST.full else None
