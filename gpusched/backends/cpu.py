@@ -17,12 +17,14 @@ from numba.core.compiler import Compiler
 from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
     conversions,
+    flags,
     objectcode,
     primitives,
     scalar_math,
     silent_nans,
+    streaming,
 )
-from gpusched.emit import generate
+from gpusched.emit import generate, hostloops
 from gpusched.emit.choices import interleave, vector_bits
 from gpusched.emit.floatingpoint import INVALID
 from gpusched.emit.kernel import FAST, Kernel
@@ -142,6 +144,9 @@ def _math(name: str) -> Any:
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
+_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, "bits"]
+
+
 def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, Any]:
     """Return the names a kernel's source uses, bound for numba.
 
@@ -155,7 +160,8 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
         Whether they must raise no floating-point errors for NaN.
     """
     called = generate.called_names(text)
-    found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
+    bound = vars(primitives) | vars(flags) | vars(streaming)
+    found: dict[str, Any] = {name: bound[name] for name in _PRIMITIVES}
     found |= {name: getattr(numba, name) for name in scalar_math.DTYPES}
     found |= {name: getattr(conversions, name) for name in scalar_math.INTEGERS}
     found |= {name: getattr(conversions, name) for name in scalar_math.HALVES}

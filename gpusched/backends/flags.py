@@ -123,12 +123,3 @@ def restore_subnormals(typing_context: Any, before: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int32), generate
-
-
-__all__ = [
-    "HAS_FLUSH",
-    "clear_floating_point_errors",
-    "floating_point_errors",
-    "flush_subnormals",
-    "restore_subnormals",
-]

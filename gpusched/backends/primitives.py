@@ -11,13 +11,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.backends.flags import (
-    clear_floating_point_errors,
-    floating_point_errors,
-    flush_subnormals,
-    restore_subnormals,
-)
-from gpusched.backends.streaming import drain, past_line, prefetch, scratch, stream
 from gpusched.store import processors
 from gpusched.vectormath.bits import llvm, of_floats, opaque
 
@@ -119,37 +112,3 @@ def compensated_add(total: float, lost: float, value: float) -> tuple[float, flo
     from_value = whole - a
     rest = (a - (whole - from_value)) + (b - from_value)
     return new, lost + rest
-
-
-__all__ = [
-    "ahead",
-    "bits",
-    "ceil",
-    "clear_floating_point_errors",
-    "compensated_add",
-    "copysign",
-    "drain",
-    "element",
-    "fabs",
-    "floating_point_errors",
-    "floor",
-    "flush_subnormals",
-    "fmax",
-    "fmin",
-    "fmod",
-    "greatest",
-    "least",
-    "maximum",
-    "minimum",
-    "number_or",
-    "past_line",
-    "prefetch",
-    "restore_subnormals",
-    "rint",
-    "scratch",
-    "shift",
-    "spread",
-    "sqrt",
-    "stream",
-    "trunc",
-]

@@ -13,6 +13,7 @@ import numpy as np
 from gpusched.backends import scalar_math
 from gpusched.emit import generate
 from gpusched.emit.floatingpoint import collecting, note, take
+from gpusched.emit.hostloops import BOUND
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.policy import PART
 
@@ -94,6 +95,9 @@ def drain() -> None:
     """Do nothing: what has been written is there."""
 
 
+least, greatest = np.minimum, np.maximum
+
+
 def number_or(x: Any, other: Any) -> Any:
     """Return `x`, or the other where `x` is NaN."""
     return x if x == x else other
@@ -159,32 +163,12 @@ def uninitialised(size: int, dtype: np.dtype) -> np.ndarray:
 
 def namespace() -> dict[str, Any]:
     """Return the names a kernel's source uses, bound to NumPy."""
-    primitives = [
-        "floor",
-        "ceil",
-        "trunc",
-        "rint",
-        "sqrt",
-        "fabs",
-        "copysign",
-        "minimum",
-        "maximum",
-        "fmin",
-        "fmax",
-        "fmod",
-        "floor_divide",
-        "remainder",
-    ]
-    more = ["frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
-    bound = {name: getattr(np, name) for name in [*primitives, *more, *scalar_math.DTYPES]}
-    bound |= {"least": np.minimum, "greatest": np.maximum}
+    more = ["floor_divide", "remainder", "frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
+    names = [*scalar_math.ARITHMETIC, *more, *scalar_math.DTYPES]
+    bound = {name: getattr(np, name) for name in names}
     bound |= {name: getattr(np, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
     bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
-    functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
-                 floating_point_errors, flush_subnormals, restore_subnormals,
-                 scratch, stream, spread, ahead, past_line, prefetch, drain,
-                 from_float16, to_float16, round_to_float16)  # fmt: skip
-    local = {f.__name__: f for f in functions}
+    local = {name: globals()[name] for name in (*BOUND, *scalar_math.HALVES, "bits")}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
 

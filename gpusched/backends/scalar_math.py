@@ -14,6 +14,10 @@ from gpusched.emit.operations import BINARY_MATH, UNARY_MATH
 DTYPES = sorted(dtype.name for dtype in SUPPORTED if dtype not in (HALF, np.dtype(bool)))
 """Names that convert a number to that dtype."""
 
+ARITHMETIC = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "copysign", "minimum", "maximum",
+              "fmin", "fmax", "fmod"]  # fmt: skip
+"""NumPy's functions that processors have instructions for, by its names for them."""
+
 INTEGERS = ["to_int32", "to_int64"]
 """Names that convert a float to that dtype as NumPy does here, beyond its range as well."""
 

@@ -137,6 +137,3 @@ def drain(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
-
-
-__all__ = ["drain", "past_line", "prefetch", "scratch", "stream"]

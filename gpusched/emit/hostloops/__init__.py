@@ -23,11 +23,13 @@ from gpusched.emit.hostloops.scans import Scanned
 from gpusched.emit.hostloops.segments import Segmented
 from gpusched.emit.kernel import EXACT, Kernel, unchecked
 
-CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead", "least",
-                    "greatest", "number_or", "past_line", "prefetch", "compensated_add",
-                    "deviation", "join_deviations", "join_moments",
-                    "clear_floating_point_errors", "floating_point_errors", "flush_subnormals",
-                    "restore_subnormals"])  # fmt: skip
+BOUND = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead", "least",
+                   "greatest", "number_or", "past_line", "prefetch", "compensated_add",
+                   "clear_floating_point_errors", "floating_point_errors", "flush_subnormals",
+                   "restore_subnormals"])  # fmt: skip
+"""What loops call, and each target has a function for."""
+
+CALLED = BOUND | {"deviation", "join_deviations", "join_moments"}
 """What loops call, besides `point` and what joins values."""
 
 
@@ -73,4 +75,4 @@ def source(kernel: Kernel, checked: bool = True) -> str:
     return "\n\n\n".join([header(kernel, name), *parts]) + "\n"
 
 
-__all__ = ["CALLED", "block", "is_heavy", "source"]
+__all__ = ["BOUND", "CALLED", "block", "is_heavy", "source"]
