@@ -106,8 +106,6 @@ class _Family:
     """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
     """What the tasks inside the first member return."""
-    ranks: dict[Any, int] = field(default_factory=dict)
-    """Numbers of its tasks among those of the same layer: a fused one may have several."""
     able: bool = True
     """Whether it may become whole."""
     linked: list[_Family] = field(default_factory=list)
@@ -125,15 +123,16 @@ class _Family:
         """The key of the member at the beginning of the grid."""
         return next(iter(self.members.values()))
 
-    def name(self, key: Any) -> Any:
-        """Return what the whole of a member's or of a task's in it is called."""
-        rank = self.ranks.get(key, 0)
-        told = repr((layer_of(key), rank, self.divided.axes, self.lengths, len(self.members)))
+    @property
+    def name(self) -> Any:
+        """What the whole is called."""
+        key = self.first
+        told = repr((layer_of(key), self.divided.axes, self.lengths, len(self.members)))
         if self.taken is not None:
             # One task may take for two families: the first member's key does not tell them apart.
             told += digest([self.taken])
         code = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        return (f"{key_split(key)}-whole-{code}", *block_of(self.first))
+        return (f"{key_split(key)}-whole-{code}", *block_of(key))
 
     def whole(self, divided: Divided, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the whole of which pieces of a shape are."""
@@ -378,12 +377,8 @@ class _Unsplitting:
         if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
             self._table.note("unsplit", DEPENDENT)
             return
-        tasks = first.args[0] if first.func is execute_subgraph else ()
-        family = _Family(
-            members, divided, pieces.lengths, level,
-            operands=operands, inside=inside, sources=sources,
-            ranks=_ranks([*tasks, *(key for key in inside if key not in tasks)]),
-        )  # fmt: skip
+        family = _Family(members, divided, pieces.lengths, level,
+                         operands=operands, inside=inside, sources=sources)  # fmt: skip
         if self._largest(family) <= self._table.sizes.largest:
             self._add(family)
         else:
@@ -476,7 +471,7 @@ class _Unsplitting:
         for family in [*given, *families]:
             self._note(family)
             if family.taken is None:
-                whole |= dict.fromkeys(family.members.values(), family.name(family.first))
+                whole |= dict.fromkeys(family.members.values(), family.name)
         for family in given:
             tasks.update(_given(family))
         for family in families:
@@ -493,30 +488,24 @@ class _Unsplitting:
 
     def _made(self, family: _Family, whole: Mapping[Any, Any]) -> Task:
         """Return the task that does for the whole what the members do for the pieces."""
-        node, name = self._tasks[family.first], whole[family.first]
-        taken = {o.first: o.name(o.first) for o in family.operands if o.taken is not None}
+        node = self._tasks[family.first]
+        taken = {o.first: o.name for o in family.operands if o.taken is not None}
         names = {k: taken[k] if k in taken else whole[k] for k in node.dependencies}
-        node = node.substitute(names, key=name)
-        if node.func is not execute_subgraph or not isinstance(node.args[1], tuple):
-            return node
-        # The tasks inside make chunks of other sizes than those of their names.
-        inside, wanted, keys, *values = node.args
-        names = {key: family.name(key) for key in inside if isinstance(key, tuple)}
-        renamed = {
-            names.get(key, key): each.substitute(names, key=names.get(key, key))
-            for key, each in inside.items()
-        }
-        return Task(name, execute_subgraph, renamed, names[wanted], keys, *values)
+        made: Task = node.substitute(names, key=family.name)
+        return made
 
     def _note(self, family: _Family) -> None:
-        """Note the sizes of what is whole."""
+        """Note the sizes of what is whole, and of the tasks inside, which keep their names."""
+        fused = not family.given and self._tasks[family.first].func is execute_subgraph
         for key, itemsize, shape in self._wholes(family):
-            self._table.sizes.add(family.name(key)[0], itemsize, shape)
+            names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
+            for name in names:
+                self._table.sizes.add(name, itemsize, shape)
 
 
 def _given(family: _Family) -> dict[Any, Any]:
     """Return the nodes that make what a family is given, whole."""
-    name = family.name(family.first)
+    name = family.name
     if family.cut is not None:
         source, index = family.cut
         return {name: Task(name, getitem, TaskRef(source), index)}
@@ -591,16 +580,6 @@ def _link(one: _Family, other: _Family) -> None:
     if not one.given and not other.given and one is not other:
         one.linked.append(other)
         other.linked.append(one)
-
-
-def _ranks(keys: Sequence[Any]) -> dict[Any, int]:
-    """Return the number of each key among those of its layer."""
-    counted: dict[str, int] = defaultdict(int)
-    found = {}
-    for key in sorted(keys, key=str):
-        found[key] = counted[layer_of(key)]
-        counted[layer_of(key)] += 1
-    return found
 
 
 def _told(value: Any) -> Any:
