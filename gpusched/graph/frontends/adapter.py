@@ -13,40 +13,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from dask._expr import (
-    Expr,
-    FinalizeCompute,
-    HLGExpr,
-    HLGFinalizeCompute,
-    _ExprSequence,
-    _HLGExprSequence,
-)
-from dask.blockwise import blockwise as make_blockwise
-from dask.delayed import unpack_collections
-from dask.layers import ArrayBlockwiseDep
+from dask._expr import Expr as Expr
+from dask._expr import FinalizeCompute as FinalizeCompute
+from dask._expr import HLGExpr as HLGExpr
+from dask._expr import HLGFinalizeCompute as HLGFinalizeCompute
+from dask._expr import _ExprSequence, _HLGExprSequence
+from dask.blockwise import blockwise as blockwise
+from dask.delayed import unpack_collections as unpack_collections
+from dask.layers import ArrayBlockwiseDep as ArrayBlockwiseDep
 
 from gpusched.dataclass import dataclass
-
-__all__ = [
-    "ArrayBlockwiseDep",
-    "Expr",
-    "ExprSequence",
-    "FinalizeCompute",
-    "FrontEnd",
-    "HLGExpr",
-    "HLGFinalizeCompute",
-    "HLGSequence",
-    "entered_through",
-    "expression_of",
-    "front_ends",
-    "make_blockwise",
-    "normalised",
-    "optimise_by",
-    "optimiser",
-    "replace_entry",
-    "replace_optimiser",
-    "unpack_collections",
-]
 
 ExprSequence = _ExprSequence
 HLGSequence = _HLGExprSequence

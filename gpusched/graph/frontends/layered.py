@@ -17,8 +17,8 @@ from gpusched.graph.frontends.adapter import (
     ExprSequence,
     FinalizeCompute,
     FrontEnd,
+    blockwise,
     front_ends,
-    make_blockwise,
     normalised,
     unpack_collections,
 )
@@ -149,7 +149,7 @@ class _Layers:
             kwargs[key], collections = unpack_collections(normalised(value))
             if collections:
                 return None
-        return make_blockwise(
+        return blockwise(
             self._exchange.value(node.func), name, node.out_ind, *operands, numblocks=numblocks,
             new_axes=node.new_axes, concatenate=node.concatenate, **self._exchange.value(kwargs),
         )  # fmt: skip
