@@ -19,8 +19,7 @@ run by tiles (`tiled`), those that users' functions make too (`inlined`), and wh
 in `pieces`. On a GPU, `placing` runs what `devicechoice` decides, by `cupycalls`, on what `moved`
 holds.
 
-What both need is imported `early`, in processes that wait for their first graph, with Python's
-`collector` paused.
+What both need is imported `early`, in processes that wait for their first graph.
 
 What these share: `subgraph`, which goes through dask's tasks for all who ask what their calls would
 return; `partials`, `libraries`, and `renaming`.

@@ -15,9 +15,9 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.assembling import assembled
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import absorbed, without_links, without_names
-from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
+from gpusched.graph.early import collector_paused
 from gpusched.graph.fitting import check, note
 from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside

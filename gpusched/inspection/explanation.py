@@ -10,7 +10,7 @@ from typing import Any
 from gpusched.adapters.tasks import Task
 from gpusched.chunking import chosen
 from gpusched.graph.chains import without_links
-from gpusched.graph.collector import collector_paused
+from gpusched.graph.early import collector_paused
 from gpusched.graph.fitting import needed
 from gpusched.graph.optimisation import regrouped
 from gpusched.graph.sizes import Sizes
