@@ -635,6 +635,8 @@ class Segment:
 
     def _bound(self, examination: Examination, recorder: Recorder) -> list[Call]:
         """Return the calls, of the user's functions those that read what was examined."""
+        if examination.refused:
+            return self.calls
         outsides = dict(zip(map(id, self._own), examination.outsides, strict=True))
         found = list(self.calls)
         for k, (register, function, step) in enumerate(found):
@@ -662,7 +664,7 @@ class Segment:
             if isinstance(piece := local[register], LazyChunk):
                 recorder.wants_own(node_of(piece))
         with recorder.own_numbers():
-            each_call = self.calls if calls is None else calls
+            each_call = self._bound(self.examined(), recorder) if calls is None else calls
             for (register, function, step), gone in zip(each_call, self.last_uses, strict=True):
                 recorder.step = register
                 if inlining is not None and register in self._users:

@@ -448,9 +448,10 @@ class LazyChunk(NDArrayOperatorsMixin):
             part = part[0]  # As NumPy does without them.
         if part.ndim > len(shape):
             recorder.stop(GraphBreak.CHANGES("assigns an array of more axes than there are"))
-        if shape:
+        if part.shape != tuple(shape):
             part = np.broadcast_to(part if part.shape else part[None], shape)
-        part = part[tuple(None if axis in single else slice(None) for axis in range(self.ndim))]
+        if single:
+            part = part[tuple(None if k in single else slice(None) for k in range(self.ndim))]
         if 0 in lengths:
             return
         like = self._like

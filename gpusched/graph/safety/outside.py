@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.floatingpoint import ignore_warnings
@@ -323,7 +322,7 @@ def _stacked(chunks: list[Any], dtype: Any) -> Any:
 def _numpys(chunk: LazyChunk) -> LazyChunk:
     """Return a lazy chunk, if what it stands for is NumPy's to the program."""
     recorder = recorder_of(chunk)
-    if recorder.device is not HOST and not recorder.moved:
+    if not (recorder.device.can.host_memory or recorder.moved):
         recorder.stop(GraphBreak.VALUES("asks whether a chunk of another library is NumPy's"))
     return chunk
 
