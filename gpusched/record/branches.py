@@ -35,6 +35,12 @@ BRANCH = GraphBreak.OWN_DECIDES("a chunk decides what comes next")
 _EXACT = frozenset(("minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and"))
 """What joins values without rounding."""
 
+_ANY_ZERO = frozenset(("minimum", "maximum", "fmin", "fmax", "clip", "clip_by_arrays"))
+"""What may give a zero of another sign than NumPy does (docs/explanation/floating-point.md)."""
+
+_SEE_SIGNS = frozenset(("signbit", "copysign", "divide", "reciprocal"))
+"""What depends on that sign."""
+
 
 def is_true(answer: np.ndarray) -> np.ndarray:
     """Return a copy of an array; `ReplayError` if it is not true.
@@ -110,12 +116,14 @@ def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
     steps = {register: step for step in recorder.steps for register in written(step)}
     waiting: list[Node | int] = [node]
     seen: set[int | Node] = set()
+    names: set[str] = set()
     while waiting:
         each = waiting.pop()
         if each in seen:
             continue
         seen.add(each)
         if isinstance(each, Node):
+            names |= {getattr(each, "operation", ""), getattr(each, "combine", "")}
             found: Iterable[Node | int] | None = _read_by(each)
         elif each in computed:
             found = [computed[each]]
@@ -124,7 +132,7 @@ def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
         if found is None:
             return False
         waiting += found
-    return True
+    return names.isdisjoint(_ANY_ZERO) or names.isdisjoint(_SEE_SIGNS)
 
 
 def _read_by(node: Node) -> Iterable[Node | int] | None:

@@ -200,6 +200,8 @@ def test_loops_that_chunks_end_are_short() -> None:
     lambda x: x.std(axis=0)[0] == 0,
     lambda x: (x @ x.T)[0, 0] > 1,
     lambda x: (x.astype("c16") * 1j).imag.any(),
+    lambda x: np.signbit(np.fmax(x, -x)).any(),
+    lambda x: 1 / x.max() > 0,
 ])  # fmt: skip
 def test_what_kernels_may_round_in_another_way_decides_nothing(ask: Any) -> None:
     def function(x: Any) -> Any:

@@ -171,6 +171,14 @@ def its_own_parts(x: Any) -> Any:
     return out
 
 
+def of_several_numbers(x: Any) -> Any:
+    return x * np.full(x.shape, [1, 2, 3, 4, 5, 6])
+
+
+def of_no_length(x: Any) -> Any:
+    return x * np.zeros(-1)
+
+
 def of_objects(x: Any) -> Any:
     out = np.empty(x.shape, dtype=object)
     out[:] = x
@@ -179,6 +187,7 @@ def of_objects(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [other_lengths, no_such_place, lists_and_gaps,
                                       loses_imaginary_parts, two_names, its_own_parts,
+                                      of_several_numbers, of_no_length,
                                       of_objects])  # fmt: skip
 def test_others_run_as_they_are(function: Any) -> None:
     assert not compare(function).fused_tasks

@@ -353,7 +353,10 @@ FILLING = (np.empty, np.full, np.ones, np.zeros)
 def _filled(recorder: Recorder, function: Callable[..., Any], shape: Any, *args: Any,
             **kwargs: Any) -> LazyChunk:  # fmt: skip
     """Return a lazy chunk of the array that such a function makes."""
-    one = function((), *args, **kwargs)
+    try:
+        one = function((), *args, **kwargs)
+    except ValueError:
+        recorder.stop(GraphBreak.OPERAND("makes an array of several numbers"))
     if one.dtype not in SUPPORTED:
         recorder.stop(GraphBreak.DTYPE(f"makes an array of dtype {one.dtype}"))
     number = 0 if function is np.empty else one[()]
