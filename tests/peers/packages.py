@@ -107,5 +107,18 @@ PACKAGES = {
         "satpy.tests",
         every=30,
     ),
+    "unyt": Package(("unyt==3.2.0",), "unyt.tests", every=2),
+    "pyresample": Package(
+        (
+            "pyresample==1.35.0",
+            "pykdtree",
+            "pytest-lazy-fixtures",
+            "rasterio",
+            "xarray",
+            "zarr",
+        ),
+        "pyresample.test",
+        every=12,
+    ),
 }
 """By name, in the order of the page."""
