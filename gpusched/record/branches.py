@@ -8,7 +8,9 @@ Nothing of what a plan has done until then is seen outside.
 An answer is to be the one that NumPy's numbers have. Sums of floats have their terms in another
 order in kernels, and functions such as `exp` other last bits: a comparison at its very edge would
 go the other way, and what comes after it may be anything. So only those answers are taken that are
-computed of values with NumPy's bits; all else ends the recording.
+computed of values with NumPy's bits; all else ends the recording. Where NumPy chooses among equal
+numbers, as `max` does, zeros may have the other sign here, and so may NaN: what shows such a sign,
+as `signbit` and ``1 / x.max()`` do, decides nothing either.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.operations import has as operation_has
 from gpusched.emit.operations import named
 from gpusched.plan.expression import Apply, Gather, Leaf, Node, Reduce, Scalar
 from gpusched.plan.plan import Call, ReplayError, reads, written
@@ -34,6 +37,17 @@ BRANCH = GraphBreak.OWN_DECIDES("a chunk decides what comes next")
 
 _EXACT = frozenset(("minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and"))
 """What joins values without rounding."""
+
+_ZEROS, _ANY = 1, 2
+"""What matters of signs: those of zeros, or those of NaN too."""
+
+_SHOWING = {"divide": _ZEROS, "reciprocal": _ZEROS, "floor_divide": _ZEROS, "divmod": _ZEROS,
+            "signbit": _ANY, "copysign": _ANY}  # fmt: skip
+"""Operations whose results differ by the signs of operands that are equal, or NaN."""
+
+_KEEPING = frozenset(("where", "negative", "positive", "conjugate", "absolute", "fabs", "astype",
+                      "astype_float16", "copysign"))  # fmt: skip
+"""Operations that give NaN the sign that NumPy gives it, whatever that of an operand is."""
 
 
 def is_true(answer: np.ndarray) -> np.ndarray:
@@ -108,14 +122,17 @@ def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
         return False
     computed = {recorder.done[id(n)]: n for n in recorded if id(n) in recorder.done}
     steps = {register: step for step in recorder.steps for register in written(step)}
-    waiting: list[Node | int] = [node]
-    seen: set[int | Node] = set()
+    waiting: list[tuple[Node | int, int]] = [(node, 0)]
+    seen: set[tuple[int | Node, int]] = set()
     while waiting:
-        each = waiting.pop()
-        if each in seen:
+        each, signs = waiting.pop()
+        if (each, signs) in seen:
             continue
-        seen.add(each)
+        seen.add((each, signs))
         if isinstance(each, Node):
+            if signs and not _has_numpys_signs(each, signs):
+                return False
+            signs = _signs_that_matter(each, signs)
             found: Iterable[Node | int] | None = _read_by(each)
         elif each in computed:
             found = [computed[each]]
@@ -123,8 +140,27 @@ def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
             found = _read_by_step(steps.get(each))
         if found is None:
             return False
-        waiting += found
+        waiting += [(one, signs) for one in found]
     return True
+
+
+def _signs_that_matter(node: Node, signs: int) -> int:
+    """Return what matters of the signs of a node's operands, by what matters of its own."""
+    kept = signs if node.dtype.kind == "f" else 0
+    return max(kept, _SHOWING.get(node.operation, 0)) if isinstance(node, Apply) else kept
+
+
+def _has_numpys_signs(node: Node, signs: int) -> bool:
+    """Return whether zeros have the signs that they have in NumPy, and NaN too where that matters.
+
+    NumPy's own depend on its loops where one of two numbers is chosen that are equal, or NaN; that
+    of NaN that is computed also on which operand comes first in its machine code.
+    """
+    if isinstance(node, Apply):
+        if node.dtype.kind != "f" or node.operation in _KEEPING:
+            return True
+        return signs < _ANY and not operation_has(node.operation, "choosing")
+    return not isinstance(node, Reduce) or node.dtype.kind != "f"
 
 
 def _read_by(node: Node) -> Iterable[Node | int] | None:
@@ -137,7 +173,10 @@ def _read_by(node: Node) -> Iterable[Node | int] | None:
         return (node.register,)
     if isinstance(node, Apply):
         operation = named(node.operation)
-        return None if operation.ulp or operation.function is not None else node.arguments
+        rounds = operation.ulp or operation.function is not None
+        # Beyond its range NumPy's loops differ among themselves; it repeats what it reports.
+        beyond = operation.name == "astype_uint32" and not node.reports
+        return None if rounds or beyond else node.arguments
     if type(node) is Reduce and (node.combine in _EXACT or _is_added_exactly(node)):
         return (node.argument,)
     return () if isinstance(node, Scalar) else None
@@ -159,5 +198,6 @@ def _read_by_step(step: Any) -> Iterable[int] | None:
         return None
     ufunc = isinstance(step.function, np.ufunc) and step.function.signature is None
     compares = ufunc and all(dtype.kind == "b" for _, dtype, _, _ in step.kinds)
+    compares = compares and step.function is not np.signbit
     moves = step.is_view or has(step.function, "moves")
     return reads(step) if compares or moves or step.function == HOST.full else None
