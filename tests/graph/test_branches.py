@@ -212,6 +212,45 @@ def test_what_kernels_may_round_in_another_way_decides_nothing(ask: Any) -> None
     assert "decides by a number that kernels may round in another way" in str(counts.breaks)
 
 
+def ignores(ask: Any) -> Any:
+    """Return a question that is asked where errors are ignored."""
+
+    def asked(x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return ask(x)
+
+    return asked
+
+
+@pytest.mark.parametrize("ask", [
+    lambda x: np.signbit(x.max()),
+    lambda x: np.signbit(x.max(axis=0))[3],
+    lambda x: ignores(lambda x: 1 / x.min())(x) > 0,
+    lambda x: np.copysign(1.0, np.fmax.reduce(x, axis=1)).max() > 0,
+    lambda x: np.signbit(np.clip(x, -0.0, 0.0)).any(),
+    lambda x: np.signbit(x * x[::-1]).all(),
+    lambda x: np.signbit(-np.where(x > 0, x.min(), 1.0)).any(),
+    lambda x: ignores(lambda x: (x * 1e10).astype("u4"))(x).max() > 5,
+])  # fmt: skip
+def test_nor_does_what_shows_signs_and_numbers_beyond_a_dtype(ask: Any) -> None:
+    def function(x: Any) -> Any:
+        return x + 1 if ask(x) else x * 3
+
+    rng = np.random.default_rng(7)
+    for palette in ((-0.0, 0.0), (-np.nan, np.nan), (-9.0, 9.0)):
+        chunks = [rng.choice(palette, (7, 37)) for _ in range(4)]
+        with np.errstate(all="ignore"):
+            assert not compare(function, *chunks).fused_tasks
+
+
+def test_quotients_of_what_has_numpys_zeros_decide() -> None:
+    def function(x: Any) -> Any:
+        return x + 1 if (1 / (x * 2 + 1) > 0).all() else x * 3
+
+    chunks = [chunk(-0.0), chunk(0.0), chunk(0.0, -0.0), chunk(np.nan), chunk(-np.nan), chunk(-1.0)]
+    assert compare(function, *chunks).fused_tasks == len(chunks)
+
+
 def test_nor_do_answers_of_fast_kernels() -> None:
     with gpusched.enable(mathematics="fast"):
         assert not compare(both, chunk(), chunk(0.25)).fused_tasks
