@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
+from itertools import chain, pairwise, product
 from operator import add, and_, floordiv, getitem, itemgetter, mul, neg, sub
 from typing import Any, TypeVar
 from weakref import ref
@@ -24,6 +25,7 @@ from gpusched.plan.expression import (
     Leaf,
     Node,
     UnfusibleError,
+    broadcast_shapes,
     resolve_dtypes,
 )
 from gpusched.plan.grids import seen
@@ -43,6 +45,9 @@ UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+Box = tuple[slice, ...]
+"""What is between two places along each axis of an array."""
 
 
 def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handler], Handler]:
@@ -528,13 +533,15 @@ class Compound:
 
     Later parts are written over those before, as where a program assigns to parts of an array.
 
-    It is computed as a whole once something reads it. Until then, what a view shows of one part is
-    computed without the others, as other operations are for what a view shows of them: of a
-    gradient along chunks that `map_overlap` has given halos, that is what is between the ends.
+    It is computed as a whole once something reads it. Until then, what a view shows of some parts
+    is computed without the others, as other operations are for what a view shows of them: of a
+    gradient along chunks that `map_overlap` has given halos, that is what is between the ends. And
+    what ufuncs make of it is another one, `by_parts`: a slope is computed of two gradients without
+    either being written.
     """
 
     recorder: Recorder
-    parts: list[tuple[tuple[slice, ...], Node]]
+    parts: list[tuple[Box, Node]]
     """Each with its values, of one dtype."""
     like: Node
     """An array of the shape, dtype and order in memory of the whole."""
@@ -543,29 +550,124 @@ class Compound:
         """Return the whole."""
         return self.recorder.assembled(self.parts, self.like)
 
-    def shown(self, change: Callable[[np.ndarray], np.ndarray]) -> Node | None:
-        """Return what a view shows; None if it shows several parts, or with axes in another order.
+    def shown(self, change: Callable[[np.ndarray], np.ndarray], scalar: bool) -> LazyChunk | None:
+        """Return what a view shows; None if it shows it with axes in another order, or backwards.
 
         Parameters
         ----------
-        change
-            As in `Recorder.view`.
+        change, scalar
+            As in `viewed`.
         """
         whole = np.empty(self.like.shape, np.int8)  # which nothing reads or writes
         view = change(whole)
         found = seen(whole, view) if view.size else None
         if found is None or found.axes != tuple(range(whole.ndim)):
             return None
+        places = zip(found.start, view.shape, strict=True)
+        box = tuple([slice(start, start + n) for start, n in places])
+        parts = self.inside(box, repeats=True)
+        if len(parts) == 1:
+            return LazyChunk(self.recorder, parts[0][1], scalar=scalar)
+        like = _boxed(self.recorder, self.like, box)
+        return LazyChunk(self.recorder, like, view=Compound(self.recorder, parts, like))
+
+    def inside(self, box: Box, repeats: bool = False) -> list[tuple[Box, Node]]:
+        """Return the parts of a box, counted from its start.
+
+        Parameters
+        ----------
+        box
+            Its slices have no steps, and end inside the whole.
+        repeats
+            Whether several boxes that are asked for may have the same elements.
+        """
+        found: list[tuple[Box, Node]] = []
         for index, node in reversed(self.parts):
-            starts = [i.indices(n)[0] for i, n in zip(index, whole.shape, strict=True)]
-            inside = tuple([slice(at - start, at - start + n) for at, start, n
-                            in zip(found.start, starts, view.shape, strict=True)])  # fmt: skip
-            along = list(zip(inside, node.shape, strict=True))
-            if all(i.start >= 0 and i.stop <= n for i, n in along):
-                return self.recorder.view(node, itemgetter(inside), repeats=True)
-            if all(i.start < n and i.stop > 0 for i, n in along):
-                return None  # It shows some of this part, and some of what is before it.
+            ends = [i.indices(n)[:2] for i, n in zip(index, self.like.shape, strict=True)]
+            both = [slice(max(i.start, start), min(i.stop, stop))
+                    for i, (start, stop) in zip(box, ends, strict=True)]  # fmt: skip
+            if all(i.start < i.stop for i in both):
+                starts = [start for start, _ in ends], [i.start for i in box]
+                own, place = (
+                    tuple([slice(i.start - k, i.stop - k) for i, k in zip(both, of, strict=True)])
+                    for of in starts
+                )
+                found.insert(0, (place, _boxed(self.recorder, node, own, repeats)))
+                if tuple(both) == box:
+                    break  # What is before it does not show.
+        return found
+
+    def edges(self, axis: int) -> set[int]:
+        """Return where parts begin and end along an axis."""
+        bounds = [index[axis].indices(self.like.shape[axis])[:2] for index, _ in self.parts]
+        return set(chain.from_iterable(bounds))
+
+
+PARTS = 9
+"""The most parts, each with a launch of its own, that an array is computed in: those of gradients
+along two axes."""
+
+
+def by_parts(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> LazyChunk | None:
+    """Return a ufunc's result in parts, those of its operands divided by each other's edges.
+
+    Parameters
+    ----------
+    recorder, ufunc, inputs
+        As in `elementwise`.
+
+    Returns
+    -------
+    LazyChunk or None
+        None where operands are computed as wholes: if none is in parts, or there would be too many;
+        if others are not arrays of the same program or numbers; and if the ufunc's loops look at
+        more than an element, or its result is of another dtype or shape.
+
+    Notes
+    -----
+    An element is computed by the same operations as in the whole, of the same elements, so that
+    it is the same: which part it is in makes a difference to views only. Edges of several parts
+    divide the whole into boxes, each of which is inside one part of each operand. What takes long
+    is not asked for: it would be computed again for each of those that read it.
+    """
+    chunks = [i for i in inputs if isinstance(i, LazyChunk)]
+    found = [i._view for i in chunks if type(i._view) is Compound]
+    if not found or ufunc.nout != 1 or ufunc in _BY_OPERANDS:
         return None
+    like = found[0].like
+    plain = all(isinstance(i, (LazyChunk, np.generic, *PYTHON_SCALARS)) for i in inputs)
+    if not plain or any(each.like.shape != like.shape for each in found):
+        return None
+    nodes = tuple(i._like if isinstance(i, LazyChunk) else i for i in inputs)
+    shape = broadcast_shapes(*(each.shape for each in nodes if isinstance(each, Node)))
+    dtypes = resolve_dtypes(ufunc, nodes)
+    if shape != like.shape or dtypes[-1] != like.dtype or dtypes[-1].kind != "f":
+        return None
+    edges = [sorted(set().union(*(e.edges(axis) for e in found))) for axis in range(len(shape))]
+    boxes = list(product(*([slice(*ends) for ends in pairwise(along)] for along in edges)))
+    if len(boxes) > PARTS or not recorder.has_room(PARTS * len(boxes)):
+        return None
+
+    def inside(value: Any, box: Box) -> Any:
+        if not isinstance(value, LazyChunk):
+            return value
+        view = value._view
+        if type(view) is not Compound:
+            return LazyChunk(recorder, _boxed(recorder, value._node, box), scalar=value._scalar)
+        ((_, node),) = view.inside(box)
+        return LazyChunk(recorder, node)
+
+    made = [elementwise(recorder, ufunc, tuple([inside(i, box) for i in inputs])) for box in boxes]
+    parts = [(box, chunk._node) for box, chunk in zip(boxes, made, strict=True)]
+    return LazyChunk(recorder, like, fresh=True, view=Compound(recorder, parts, like))
+
+
+def _boxed(recorder: Recorder, node: Node, box: Box, repeats: bool = False) -> Node:
+    """Return what a node has in a box of what it is broadcast to; `repeats` as in `view`."""
+    own = box[len(box) - len(node.shape) :]
+    index = tuple([i if n > 1 else slice(n) for i, n in zip(own, node.shape, strict=True)])
+    whole = all(i.indices(n) == (0, n, 1) for i, n in zip(index, node.shape, strict=True))
+    return node if whole else recorder.view(node, itemgetter(index), repeats)
 
 
 def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats: bool = False,
@@ -596,8 +698,8 @@ def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats
     """
     recorder, waiting = chunk._recorder, chunk._view
     chunk._fresh = False
-    if type(waiting) is Compound and (part := waiting.shown(change)) is not None:
-        return LazyChunk(recorder, part, scalar=scalar)
+    if type(waiting) is Compound and (shown := waiting.shown(change, scalar)) is not None:
+        return shown
     node = chunk._node
     if not recorder.reduces(node):
         return LazyChunk(recorder, recorder.view(node, change, repeats), scalar=scalar)
@@ -708,6 +810,10 @@ def elementwise(
     operation = operation_of(ufunc)
     if operation is None:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
+    light = dtype is None and not operation.heavy
+    divided = by_parts(recorder, ufunc, inputs) if light else None
+    if divided is not None:
+        return divided
     operands = tuple(i if type(i) is complex else operand(recorder, i) for i in inputs)
     if dtype is not None:
         operands = _converted(recorder, ufunc, operands, dtype)

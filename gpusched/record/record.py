@@ -179,6 +179,10 @@ class Recorder:
         """Return the operations that have been recorded."""
         return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
 
+    def has_room(self, operations: int) -> bool:
+        """Return whether so many operations can be recorded before any is computed."""
+        return self.pending + operations <= self._limit
+
     def keeps_c_order(self) -> bool:
         """Return whether what kernels compute is in C order in NumPy if all arrays given are.
 

@@ -120,4 +120,4 @@ def test_gradients_between_chunks_are_one_kernel() -> None:
     values = RANDOM.normal(size=(1200, 1000))
     gradient = da.gradient(da.from_array(values, chunks=(200, 1000)), axis=0)
     np.testing.assert_array_equal(gradient.compute(scheduler="sync"), np.gradient(values, axis=0))
-    assert gpusched.statistics().launches == 4 + 2 * 3
+    assert gpusched.statistics().launches == 4 + 2 * 2

@@ -71,6 +71,45 @@ def test_results_are_those_of_dask_and_nothing_is_changed(
     np.testing.assert_array_equal(array, kept)
 
 
+@pytest.mark.parametrize("layout", ["C", "F", *exhaustive(*list(LAYOUTS)[2:])])
+@pytest.mark.parametrize("function", [np.copy, np.sort, lambda x: np.gradient(x, axis=0),
+                                      lambda x: x + np.asarray(x.strides, x.dtype).sum(),
+                                      changed, both])  # fmt: skip
+def test_chunks_without_neighbours_are_copied_for_who_may_see_it(
+    function: Callable[[Any], Any], layout: str
+) -> None:
+    """dask joins one chunk to itself, in C order, where an overlap has nothing to add."""
+    array = values(layout)
+    kept = array.copy()
+    x = da.from_array(array, chunks=(7, 3, 6), name=False)
+    y = da.overlap.overlap(x, depth={0: 1, 1: 0, 2: 0}, boundary="none")
+    z = da.map_blocks(function, y, dtype=y.dtype, meta=np.empty((0, 0, 0), y.dtype)).persist(
+        scheduler="sync"
+    )
+    with gpusched.disable():
+        expected = da.map_blocks(function, y, dtype=y.dtype, meta=z._meta).persist(scheduler="sync")
+    for key in expected.dask:
+        one, other = z.dask[z.name, *key[1:]], expected.dask[key]
+        one, other = (getattr(each, "value", each) for each in (one, other))
+        assert (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides)
+        np.testing.assert_allclose(one, other, rtol=5e-3 if layout == "float16" else 1e-12)
+        assert not np.shares_memory(one, array)
+    np.testing.assert_array_equal(array, kept)
+
+
+def test_a_slope_reads_the_chunk_itself_and_writes_no_gradient() -> None:
+    x = da.from_array(np.random.default_rng(0).normal(size=(4, 60, 70)), chunks=(2, 60, 70))
+    along, across = da.gradient(x, axis=(1, 2))
+    slope = np.sqrt(along**2 + across**2)
+    gpusched.reset_statistics()
+    found = slope.compute(scheduler="sync")
+    statistics = gpusched.statistics()
+    assert statistics.bytes_written == x.nbytes
+    assert statistics.launches == 2 * 9
+    along, across = np.gradient(x.compute(), axis=(1, 2))
+    np.testing.assert_array_equal(found, np.sqrt(along**2 + across**2))
+
+
 def test_medians_read_the_chunk_itself() -> None:
     x = da.from_array(values("C"), chunks=(7, 5, 6))
     y = da.nanmedian(x, axis=0)
