@@ -234,7 +234,10 @@ class Segment:
             except ReplayError:
                 continue
             if plan is not ways.plans[0]:
-                self._remember(key, ways.first(plan))
+                with self._lock:
+                    # What functions read may have changed since, so that these hold no more.
+                    if self._plans.get(key) is ways:
+                        self._plans[key] = ways.first(plan)
             return True
         if missing:
             self._unfused(missing, key, inputs, registers)

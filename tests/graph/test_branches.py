@@ -12,7 +12,7 @@ import pytest
 
 import gpusched
 from gpusched.graph import disable, fusible
-from gpusched.graph.segment import OTHER_WAYS, WAYS
+from gpusched.graph.segment import OTHER_WAYS, WAYS, Segment
 from gpusched.store import processors
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -163,6 +163,33 @@ def test_there_is_a_plan_for_each_way() -> None:
     counts = compare(skips_nan, *chunks)
     assert counts.fused_tasks == len(chunks)
     assert sum(counts.recorded.values()) == 2
+
+
+def test_plans_that_were_given_up_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = 2.0
+    failed = False
+    given_up: list[Any] = []
+    replay = Segment._replay
+
+    def function(x: Any) -> Any:
+        return x * factor + (1 if (x > 0).all() else 2)
+
+    def replayed(segment: Any, plan: Any, *args: Any) -> None:
+        nonlocal factor, failed
+        assert not any(plan is each for each in given_up)
+        failed, before = True, failed
+        replay(segment, plan, *args)
+        failed = False
+        if before and not given_up:  # As another thread's next task does while this one runs.
+            found = segment._plans.now()
+            given_up.extend(plan for _, ways in found for plan in ways.plans)
+            factor = 3.0
+            segment.examined()
+
+    monkeypatch.setattr(Segment, "_replay", replayed)
+    found = mapped(function, *[chunk(v) for v in (1.0, -1.0) * 4])
+    assert isinstance(found, np.ndarray)
+    assert len(given_up) == 2
 
 
 def many_ways(x: Any) -> Any:
