@@ -76,7 +76,7 @@ def test_more_parts_than_some_are_computed_as_wholes() -> None:
 ])  # fmt: skip
 def test_what_is_not_made_part_by_part_is_made_of_the_whole(call: Any) -> None:
     array = RANDOM.normal(size=(5, 7)).astype("f4")
-    found = check(lambda a: call(np.gradient(a, axis=0)), array, backend="python")
+    found = check(lambda a: call(np.gradient(a, axis=0)), array, backend="python", ulp=4)
     assert sum(isinstance(step, PartLaunch) for step in found.launches) == 3
 
 
