@@ -972,7 +972,7 @@ def test_views_of_computed_chunks_are_numpy_s(cut: str) -> None:
 @pytest.mark.parametrize("function", [isinstance, np.array, np.asanyarray, np.asarray])
 def test_chunks_of_another_library_are_not_taken_for_numpys(function: Any) -> None:
     """CuPy refuses such calls, or answers otherwise."""
-    recorder = Recorder(replace(HOST))
+    recorder = Recorder(replace(HOST, can=replace(HOST.can, host_memory=False)))
     lazy = LazyChunk(recorder, recorder.leaf(values()))
     with pytest.raises(UnrecordableError, match="another library"):
         stand_in(function)(*((lazy, np.ndarray) if function is isinstance else (lazy,)))
