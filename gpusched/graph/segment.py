@@ -14,7 +14,7 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched import config, forks
-from gpusched.backends.devices import device_of
+from gpusched.backends.devices import Device, device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.kernel import EXACT
@@ -501,8 +501,7 @@ class Segment:
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination, short: bool = False,
                 ways: Ways | None = None) -> None:  # fmt: skip
-        device, bounds = self.overrides.on(first_device(inputs)), self.overrides.bounds
-        recorder = self.asked(Recorder(device, bounds.most))
+        recorder = self.recorder(Recorder, first_device(inputs))
         recorder.moved = isinstance(registers, Moved)
         mode = config.word("fusion.compile")
         compiled = short and mode != tiers.OFF
@@ -627,14 +626,22 @@ class Segment:
         self.call(registers)
         return self._refused(error, GraphBreak.RECORDING, inputs, registers)
 
-    def asked(self, recorder: _Recorder) -> _Recorder:
-        """Return a recorder, whose plan is to hold for the answers that these calls are given.
+    def recorder(self, kind: type[_Recorder], device: Device) -> _Recorder:
+        """Return a recorder of these calls, whose plan is to hold for the answers they are given.
 
         Calls that are recorded for each chunk get values instead.
+
+        Parameters
+        ----------
+        kind
+            Its type.
+        device
+            Where the chunks are.
         """
-        recorder.answers = {} if self.replayed else None
-        recorder.exact = self.overrides.mathematics == EXACT
-        return recorder
+        found = kind(self.overrides.on(device), self.overrides.bounds.most)
+        found.answers = {} if self.replayed else None
+        found.exact = self.overrides.mathematics == EXACT
+        return found
 
     def _bound(self, examination: Examination, recorder: Recorder) -> list[Call]:
         """Return the calls, of the user's functions those that read what was examined."""

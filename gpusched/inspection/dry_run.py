@@ -190,7 +190,7 @@ class Rehearser:
         self._record(segment, inputs, registers)
 
     def _record(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
-        recorder = self._tracer(segment)
+        recorder = segment.recorder(TracingRecorder, self.device)
         before = self._holding.alive(registers)
         try:
             local, arrays = segment.trace(recorder, inputs, registers)
@@ -255,7 +255,7 @@ class Rehearser:
 
     def _unfused(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
         """Note the calls of a segment that could be recorded, and is not; learn what they give."""
-        recorder = self._tracer(segment)
+        recorder = segment.recorder(TracingRecorder, self.device)
         try:
             local, _ = segment.trace(recorder, inputs, registers)
             for register, step in segment.steps:
@@ -278,10 +278,6 @@ class Rehearser:
         most, exact = self._holding.called(segment, before)
         self._variant.peak = max(self._variant.peak, most)
         self._variant.peak_known &= exact
-
-    def _tracer(self, segment: Segment) -> TracingRecorder:
-        device = segment.overrides.on(self.device)
-        return segment.asked(TracingRecorder(device, segment.overrides.bounds.most))
 
     # Calls --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, reduce
-from itertools import chain, pairwise, product
+from itertools import pairwise, product
 from operator import add, and_, floordiv, getitem, itemgetter, mul, neg, sub
 from typing import Any, TypeVar
 from weakref import ref
@@ -47,7 +47,7 @@ UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 Box = tuple[slice, ...]
-"""What is between two places along each axis of an array."""
+"""What is between two places along each axis of an array, both counted from its start."""
 
 
 def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handler], Handler]:
@@ -577,30 +577,30 @@ class Compound:
         Parameters
         ----------
         box
-            Its slices have no steps, and end inside the whole.
+            Ends inside the whole.
         repeats
             Whether several boxes that are asked for may have the same elements.
         """
         found: list[tuple[Box, Node]] = []
         for index, node in reversed(self.parts):
-            ends = [i.indices(n)[:2] for i, n in zip(index, self.like.shape, strict=True)]
-            both = [slice(max(i.start, start), min(i.stop, stop))
-                    for i, (start, stop) in zip(box, ends, strict=True)]  # fmt: skip
+            both = tuple([slice(max(a.start, b.start), min(a.stop, b.stop))
+                          for a, b in zip(box, index, strict=True)])  # fmt: skip
             if all(i.start < i.stop for i in both):
-                starts = [start for start, _ in ends], [i.start for i in box]
-                own, place = (
-                    tuple([slice(i.start - k, i.stop - k) for i, k in zip(both, of, strict=True)])
-                    for of in starts
-                )
-                found.insert(0, (place, _boxed(self.recorder, node, own, repeats)))
-                if tuple(both) == box:
+                part = _boxed(self.recorder, node, _counted_from(both, index), repeats)
+                found.insert(0, (_counted_from(both, box), part))
+                if both == box:
                     break  # What is before it does not show.
         return found
 
     def edges(self, axis: int) -> set[int]:
         """Return where parts begin and end along an axis."""
-        bounds = [index[axis].indices(self.like.shape[axis])[:2] for index, _ in self.parts]
-        return set(chain.from_iterable(bounds))
+        return {end for index, _ in self.parts for end in (index[axis].start, index[axis].stop)}
+
+
+def _counted_from(box: Box, start: Box) -> Box:
+    """Return a box counted from the start of another one."""
+    return tuple([slice(i.start - k.start, i.stop - k.start)
+                  for i, k in zip(box, start, strict=True)])  # fmt: skip
 
 
 PARTS = 9

@@ -90,10 +90,13 @@ def _along(recorder: Recorder, f: LazyChunk, axis: int, dx: Spacing, edge_order:
     def at(start: int | None, stop: int | None) -> tuple[slice, ...]:
         return (*before, slice(start, stop), *(slice(None),) * (f.ndim - axis - 1))
 
+    def box(index: tuple[slice, ...]) -> tuple[slice, ...]:
+        return tuple([slice(*i.indices(n)[:2]) for i, n in zip(index, f.shape, strict=True)])
+
     ends = _ends(f, at, dx, edge_order)
     parts = [(at(0, 1), ends[0]), (at(1, -1), _inside(f, axis, at, dx)), (at(-1, None), ends[1])]
     chunks = [(index, part) for index, part in parts if 0 not in part.shape]
-    nodes = [(index, recorder.cast(part._node, f.dtype)) for index, part in chunks]
+    nodes = [(box(index), recorder.cast(part._node, f.dtype)) for index, part in chunks]
     return LazyChunk(recorder, f._node, fresh=True, view=Compound(recorder, nodes, f._node))
 
 

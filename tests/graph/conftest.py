@@ -8,6 +8,7 @@ import dask
 import pytest
 
 from gpusched.graph import enable
+from gpusched.store import processors
 from gpusched.store.statistics import reset_statistics
 
 SETTINGS = {
@@ -23,3 +24,9 @@ def everything_fused() -> Iterator[None]:
     with dask.config.set(SETTINGS), enable():
         reset_statistics()
         yield
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run kernels as plain Python does, where each function of a test has others."""
+    monkeypatch.setattr(processors, "interpreted", lambda: True)

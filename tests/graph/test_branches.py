@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import dask.array as da
@@ -11,49 +11,15 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph import disable, fusible
+from gpusched.graph import fusible
 from gpusched.graph.segment import OTHER_WAYS, WAYS, Segment
-from gpusched.store import processors
-from gpusched.store.statistics import reset_statistics, statistics
 
 from .examining import why_unsafe
+from .mapping import compare, mapped
 
-pytestmark = pytest.mark.usefixtures("everything_fused")
+pytestmark = pytest.mark.usefixtures("everything_fused", "no_compiler")
 
 SHAPE = 3, 4
-
-
-@pytest.fixture(autouse=True)
-def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run kernels as plain Python does: each function here has others."""
-    monkeypatch.setattr(processors, "interpreted", lambda: True)
-
-
-def mapped(function: Callable[..., Any], *chunks: np.ndarray) -> Any:
-    """Return what a function makes of some chunks, one after the other; an error's type for one."""
-    x = da.from_array(np.concatenate(chunks), chunks=(len(chunks[0]), *chunks[0].shape[1:]))
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            return x.map_blocks(function, meta=np.empty((0,) * x.ndim)).compute(scheduler="sync")
-        except (ArithmeticError, LookupError, AssertionError, TypeError, ValueError) as error:
-            return type(error)
-
-
-def compare(function: Callable[..., Any], *chunks: np.ndarray) -> Any:
-    """Compare all bits with plain dask, and return the counts of the fused run."""
-    with disable():
-        expected = mapped(function, *chunks)
-    reset_statistics()
-    found = mapped(function, *chunks)
-    assert type(found) is type(expected), (found, expected)
-    if isinstance(expected, np.ndarray):
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
-        if found.dtype.kind == "f":
-            np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
-    else:
-        assert found is expected
-    return statistics()
 
 
 def chunk(value: float = 0.5, *others: float) -> np.ndarray:

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
 
-from gpusched.graph import disable
-from gpusched.store import processors
-from gpusched.store.statistics import reset_statistics, statistics
+from gpusched.store.statistics import Statistics
 
 from .examining import why_unsafe
+from .mapping import compare
 
-pytestmark = pytest.mark.usefixtures("everything_fused")
+pytestmark = pytest.mark.usefixtures("everything_fused", "no_compiler")
 
 VALUES = np.random.default_rng(5).normal(size=(5, 6)) * 4
 
 
-@pytest.fixture(autouse=True)
-def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "interpreted", lambda: True)
-
-
-def mapped(function: Callable[..., Any], values: np.ndarray) -> Any:
-    x = da.from_array(np.concatenate([values, values + 1]), chunks=values.shape)
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            return x.map_blocks(function, meta=np.empty((0,) * x.ndim)).compute(scheduler="sync")
-        except (IndexError, TypeError, ValueError) as error:
-            return type(error)
-
-
-def compare(function: Callable[..., Any], values: np.ndarray = VALUES) -> Any:
-    """Compare all bits with plain dask, and return the counts of the fused run."""
-    with disable():
-        expected = mapped(function, values)
-    reset_statistics()
-    found = mapped(function, values)
-    assert type(found) is type(expected), (found, expected)
-    if isinstance(expected, np.ndarray):
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
-        if found.dtype.kind == "f":
-            np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
-    return statistics()
+def compared(function: Any, values: np.ndarray = VALUES) -> Statistics:
+    """Compare what a function makes of two chunks, and return the counts of the fused run."""
+    return compare(function, values, values + 1)
 
 
 def stencil(x: Any) -> Any:
@@ -123,13 +96,13 @@ FUSED = [stencil, stacked, written_over, computed_before, ends, loops, numbers, 
 @pytest.mark.parametrize("function", FUSED)
 def test_they_are_fused(function: Any) -> None:
     assert why_unsafe(function) is None
-    counts = compare(function)
+    counts = compared(function)
     assert not counts.breaks
     assert counts.fused_tasks == 2
     for dtype in ("f4", "f2", "i4", "u1", "bool", "c16", ">f8", "O"):
-        compare(function, (VALUES * 10).astype("i8").astype(dtype))
-    compare(function, np.asfortranarray(VALUES))
-    compare(function, VALUES[::-1])
+        compared(function, (VALUES * 10).astype("i8").astype(dtype))
+    compared(function, np.asfortranarray(VALUES))
+    compared(function, VALUES[::-1])
 
 
 def other_lengths(x: Any) -> Any:
@@ -190,7 +163,7 @@ def of_objects(x: Any) -> Any:
                                       of_several_numbers, of_no_length,
                                       of_objects])  # fmt: skip
 def test_others_run_as_they_are(function: Any) -> None:
-    assert not compare(function).fused_tasks
+    assert not compared(function).fused_tasks
 
 
 def test_its_input_is_left_alone() -> None:
@@ -241,4 +214,4 @@ def test_random_functions(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(8):
         order = rng.choice(["C", "F"])
-        compare(program(rng), np.array(rng.choice([-1.5, -0.0, 0.5, 2, 300], (5, 6)), order=order))
+        compared(program(rng), np.array(rng.choice([-1.5, -0.0, 0.5, 2, 300], (5, 6)), order=order))

@@ -241,10 +241,15 @@ def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
     value, owner, index = state.stack[-3:]
     if isinstance(owner, Listing | Row):
         return _stored_in(push(state, pops=3), owner, index, value)
-    array = (is_array(value) or value is Kind.NUMBERS) and not is_array(index)
-    if owner is not Kind.FRESH or not _chooses(index) or not (array or is_plain(value)):
+    masked = is_array(index)
+    if not _is_written(owner, value) or not _chooses(index) or (masked and not is_plain(value)):
         refuse(*SAID["STORE_SUBSCR"])
     return push(state, pops=3)
+
+
+def _is_written(owner: Any, value: Any) -> bool:
+    """Return whether a number or an array may be written to parts of a value: of a new array."""
+    return owner is Kind.FRESH and (is_array(value) or value is Kind.NUMBERS or is_plain(value))
 
 
 def _stored_in(state: State, owner: Listing | Row, index: Any, value: Any) -> State:
@@ -260,12 +265,7 @@ def _stored_in(state: State, owner: Listing | Row, index: Any, value: Any) -> St
 @rule("STORE_SLICE")
 def _store_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
     value, owner, start, stop = state.stack[-4:]
-    array = is_array(value) or value is Kind.NUMBERS
-    if (
-        owner is not Kind.FRESH
-        or not (array or is_plain(value))
-        or not (is_plain(start) and is_plain(stop))
-    ):
+    if not (_is_written(owner, value) and is_plain(start) and is_plain(stop)):
         refuse(*SAID["STORE_SLICE"])
     return push(state, pops=4)
 
@@ -558,9 +558,8 @@ def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> A
     depth, more = int(instruction.arg or 0), state.stack[-1]
     into = state.stack[-depth - 1]
     several = known_items(more) is not None
-    if not (several or isinstance(more, Row) or is_shape(more)) or not isinstance(
-        into, Listing | Row
-    ):
+    known = several or isinstance(more, Row) or is_shape(more)
+    if not known or not isinstance(into, Listing | Row):
         refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
     stack = list(state.stack[:-1])
     if isinstance(into, Listing) and several:
