@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -289,17 +288,19 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 LIBRARIES: dict[str, str] = {}
-"""By a module that whoever has a ufunc of a library has imported, the module that knows those.
+"""By the module of the type that the ufuncs of a library have, the module that knows those.
 
 Its ``owns(function)`` returns whether a function is one of them, and leaves its arguments alone;
-its ``form(function)`` what records it as it is now, or None if nothing can.
+its ``form(function)`` what records it as it is now, or None if nothing can. It is imported for the
+first such function.
 """
 
 
-def _libraries() -> list[Any]:
-    """Return the modules that know the ufuncs of libraries which are imported."""
-    loaded = [knows for module, knows in LIBRARIES.items() if module in sys.modules]
-    return list(map(importlib.import_module, loaded))
+def _library_of(function: Any) -> Any:
+    """Return the module that knows a function, if it is a ufunc of another library; else None."""
+    name = LIBRARIES.get(type(function).__module__)
+    found = None if name is None else importlib.import_module(name)
+    return found if found is not None and found.owns(function) else None
 
 
 def is_foreign(function: Any) -> bool:
@@ -311,12 +312,14 @@ def is_foreign(function: Any) -> bool:
     >>> is_foreign(max)
     False
     """
-    return any(library.owns(function) for library in _libraries())
+    return _library_of(function) is not None
 
 
 def recorded_form(function: Any) -> RecordedFunction | None:
     """Return what records a ufunc of another library as it is now; else None."""
-    return next((each.form(function) for each in _libraries() if each.owns(function)), None)
+    library = _library_of(function)
+    form: RecordedFunction | None = None if library is None else library.form(function)
+    return form
 
 
 _CHANGING = {"out": None, "copy": True, "overwrite_input": False}

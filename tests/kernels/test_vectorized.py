@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import sys
-import types
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
@@ -269,14 +268,22 @@ def test_the_form_calls_the_ufunc_itself_on_arrays() -> None:
     np.testing.assert_array_equal(form(numbers("f4"), 2), weighed()(numbers("f4"), 2))
 
 
-def test_what_knows_a_library_is_imported_once_the_library_is(
+def test_what_knows_a_library_is_imported_for_its_first_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Ufunc:
+        __module__ = "a_library"
+        owned = False
+
     (tmp_path / "knows_a_library.py").write_text(
-        "def owns(function): return function == 'a ufunc'\ndef form(function): return 'its form'\n"
+        "def owns(function): return function.owned\ndef form(function): return 'its form'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(catalogue.LIBRARIES, "a_library", "knows_a_library")
-    assert recorded_form("a ufunc") is None
-    monkeypatch.setitem(sys.modules, "a_library", types.ModuleType("a_library"))
-    assert recorded_form("a ufunc") == "its form"
+    assert recorded_form(np.add) is None
+    assert "knows_a_library" not in sys.modules
+    ufunc = Ufunc()
+    assert recorded_form(ufunc) is None
+    ufunc.owned = True
+    assert recorded_form(ufunc) == "its form"
+    monkeypatch.delitem(sys.modules, "knows_a_library")
