@@ -347,7 +347,7 @@ class Tiling:
         # Not one row, which an operand that is broadcast has too.
         least = max(2, ALIGNED // math.gcd(inner, ALIGNED))
         rows = max(least, TILE // inner // least * least)
-        fits = full and 2 * rows <= shape[0] and rows * inner <= 4 * TILE
+        fits = 2 * rows <= shape[0] and rows * inner <= 4 * TILE
         return cls(shape, shape, rows) if fits else ROWS
 
     def tiles(self) -> Iterator[slice]:

@@ -14,7 +14,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.special
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpusched
@@ -206,19 +206,24 @@ CHAIN: Calls = [
 @given(
     shape=st.sampled_from([(2600,), (300, 17), (43, 64), (90, 100), (50, 7, 19), (1, 2800)]),
     dtypes=st.tuples(*[st.sampled_from(["float32", "float64", "int32"])] * 3),
-    broadcast=st.tuples(*[st.sampled_from(["whole", "row", "column", "number"])] * 2),
+    broadcast=st.tuples(*[st.sampled_from(["whole", "row", "column", "ends", "number"])] * 3),
+    orders=st.tuples(*[st.sampled_from("CCF")] * 3),
     wanted=st.sets(st.integers(3, 10)),
     seed=st.integers(0, 9),
 )
+@example((300, 17), ("float32", "float64", "float32"), ("column", "row", "row"), "CCC", set(), 0)
+@example((301, 17), ("float32", "float64", "float32"), ("row", "column", "row"), "CCC", set(), 0)
+@example((50, 7, 19), ("float64",) * 3, ("ends", "row", "number"), "CCC", {9}, 0)
+@example((50, 7, 19), ("float64",) * 3, ("ends", "row", "column"), "FCF", {9}, 0)
 def test_chains_give_the_same_bits(
-    shape: tuple[int, ...], dtypes: Any, broadcast: Any, wanted: set[int], seed: int
+    shape: tuple[int, ...], dtypes: Any, broadcast: Any, orders: Any, wanted: set[int], seed: int
 ) -> None:
-    shapes = {"whole": shape, "row": shape[1:], "column": (shape[0],) + (1,) * (len(shape) - 1),
-              "number": ()}  # fmt: skip
-    inputs = [values(dtypes[0], shape, seed)]
-    inputs += [
-        values(d, shapes[b], seed + k)
-        for k, (d, b) in enumerate(zip(dtypes[1:], broadcast, strict=True))
+    first, ones = shape[:1], (1,) * (len(shape) - 1)
+    shapes = {"whole": shape, "row": shape[1:], "column": first + ones,
+              "ends": first + ones[1:] + shape[1:][-1:], "number": ()}  # fmt: skip
+    inputs = [
+        values(d, shapes[b], seed + k).copy(order)
+        for k, (d, b, order) in enumerate(zip(dtypes, broadcast, orders, strict=True))
     ]
     with np.errstate(all="ignore"):
         expected = whole(CHAIN, inputs)
@@ -260,11 +265,19 @@ def test_results_of_some_shapes_run_on_tiles() -> None:
         assert isinstance(Tiling.of([np.zeros((90, 100)), np.zeros(other)]), Tiling)
 
 
+def test_results_that_are_larger_than_all_operands_run_on_tiles() -> None:
+    inputs = [values("float32", (199, 1, 8)), values("float32", (1, 12, 8), 1)]
+    calls: Calls = [(operator.sub, ("0", "1")), (operator.pow, ("2", 2))]
+    with np.errstate(all="ignore"):
+        (found,) = run(calls, inputs)
+        assert bits(found) == bits(whole(calls, inputs)[-1])
+
+
 @pytest.mark.parametrize(
     "arrays",
     [
         [np.zeros(3 * SMALL)], [np.zeros((64, 65)).T], [np.zeros((2, 5000)), np.zeros(5000)],
-        [np.zeros((64, 1)), np.zeros((1, 64))], [np.ma.zeros(5 * SMALL)], [(np.zeros(999),)],
+        [np.zeros((2, 1)), np.zeros((1, 5000))], [np.ma.zeros(5 * SMALL)], [(np.zeros(999),)],
         [np.zeros(5 * SMALL, "datetime64[s]")], [np.zeros(5 * SMALL, ">f8")], [1.0, 2],
     ],
 )  # fmt: skip
