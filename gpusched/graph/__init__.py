@@ -13,11 +13,12 @@ for functions that xarray gives to dask);
 `assembling` has chunks of a whole result written to their places.
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
-`payload`; `segment` is a group of its calls, with its `decisions` by what its `inputs` are, and the
-`results` of a recording; pieces of chunks are cut off before (`cutfirst`). Calls without kernels
-run by tiles (`tiled`), those that users' functions make too (`inlined`), and where memory is short
-in `pieces`. On a GPU, `placing` runs what `devicechoice` decides, by `cupycalls`, on what `moved`
-holds.
+`payload`; `segment` is a group of its calls, which keeps in `remembered` its `decisions` by what
+its `inputs` are. For others a `recording` is made: what is `traced` with lazy chunks has `results`,
+and `layouts` that are compared with NumPy's. Pieces of chunks are cut off before (`cutfirst`).
+`calling` runs calls without kernels, by tiles (`tiled`), those that users' functions make too
+(`inlined`); where memory is short, a segment runs in `pieces`. On a GPU, `placing` runs what
+`devicechoice` decides, by `cupycalls`, on what `moved` holds.
 
 What both need is imported `early`, in processes that wait for their first graph.
 

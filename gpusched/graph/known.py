@@ -48,6 +48,7 @@ from gpusched.graph import lanes, moments
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
+    assignments,
     functions,
     gathers,
     gradients,
@@ -57,15 +58,10 @@ from gpusched.record import (  # noqa: F401
     selection,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
-from gpusched.record.chunk import (
-    HANDLERS,
-    LazyChunk,
-    compute,
-    is_scalar,
-    node_of,
-    recorder_of,
-)
+from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_of, recorder_of
+from gpusched.record.handlers import HANDLERS
 from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
+from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
 
@@ -205,7 +201,7 @@ def _getitem(array: Any, index: Any) -> Any:
         return dask_chunk.getitem(array, index)
     piece = array[index]
     if isinstance(piece, LazyChunk) and not is_scalar(piece) and array.size >= 2 * piece.size:
-        recorder_of(piece).wants_own(node_of(piece))
+        recorder_of(piece).pieces.add(node_of(piece))
     return piece
 
 
@@ -232,8 +228,8 @@ def _joined(arrays: Any, shape: Any) -> Any:
         return concatenate_shaped(arrays, shape)
     alone = len(arrays) == math.prod(shape) == 1 and len(shape) == arrays[0].ndim
     # dask's copy is in C order, whatever the order of the array.
-    if alone and recorder.is_in_c_order(node_of(arrays[0])):
-        return _own_part(arrays[0])
+    if alone and (own := functions.own_array(arrays[0])) is not None:
+        return own
     return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
 
 
@@ -247,7 +243,7 @@ def _skip_nan(combine: str, plain: Callable[..., Any], x: Any, axis: Any, keepdi
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     try:
-        return functions.reduced(recorder_of(x), x, axis, keepdims=keepdims, combine=combine)
+        return reduced(recorder_of(x), x, axis, keepdims=keepdims, combine=combine)
     except UnfusibleError:
         return plain(x, axis, keepdims)  # Which says why.
 

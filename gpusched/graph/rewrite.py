@@ -30,6 +30,7 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
+from gpusched.emit.floatingpoint import error_state
 from gpusched.graph import subgraph
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
@@ -54,7 +55,6 @@ from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import FUSIBLE, has, own_traits
-from gpusched.record.record import error_state
 from gpusched.record.recorded import StandIn, sealed
 from gpusched.record.steps import ProgramStep, Taken
 from gpusched.store.statistics import updating
