@@ -37,9 +37,9 @@ from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.tracing import RecordedAt, TracingRecorder
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
-from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable

@@ -48,8 +48,8 @@ from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.kernelbuilder import KernelBuilder
 from gpusched.plan.plan import substitute, written
-from gpusched.plan.schedule import KernelBuilder
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.record import Recorder

@@ -12,8 +12,8 @@ from gpusched.breaks import Reason
 from gpusched.graph.callsites import Site, frame_outside, outside
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
+from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
-from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpusched.breaks import Reason
 from gpusched.plan import tiles, unjoined
+from gpusched.plan.kernelbuilder import not_streamed
 from gpusched.plan.plan import Launch, Registers, Stage, Step, last_uses
-from gpusched.plan.schedule import not_streamed
 
 Dying = tuple[tuple[int, ...], ...]
 """By step, the registers that nobody reads later."""

@@ -15,9 +15,10 @@ import numpy as np
 from gpusched.dataclass import dataclass
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.grids import seen
+from gpusched.plan.kernelbuilder import Part
 from gpusched.plan.layout import axis_order
 from gpusched.plan.plan import Allocation
-from gpusched.plan.schedule import Group, Part, groups
+from gpusched.plan.schedule import Group, groups
 from gpusched.record.record import Recorder
 from gpusched.record.views import gather_apart, view_of
 

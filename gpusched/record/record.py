@@ -29,6 +29,7 @@ from gpusched.plan.expression import (
     broadcast_shapes,
     scalar,
 )
+from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.overrides import bounds
 from gpusched.plan.plan import (
     Call,
@@ -44,7 +45,7 @@ from gpusched.plan.plan import (
     substitute,
     used_registers,
 )
-from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups
+from gpusched.plan.schedule import Group, alongside, groups
 from gpusched.record import parts
 from gpusched.record.catalogue import has
 from gpusched.record.held import early
