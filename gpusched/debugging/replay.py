@@ -24,9 +24,10 @@ from gpusched.debugging.origins import (
 )
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.rewrite import rewrite_labelled
 from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import evaluate
 from gpusched.graph.traced import Trace

@@ -15,11 +15,12 @@ from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.batch import calls_in
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.inputs import flat
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.rewrite import rewrite_labelled
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
 from gpusched.graph.segment import Segment

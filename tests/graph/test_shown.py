@@ -15,7 +15,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
 from gpusched.graph.calling import Calling
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import shown
+from gpusched.graph.showing import shown
 from gpusched.plan import tiers
 from gpusched.plan.plan import Plan
 from gpusched.store.statistics import statistics
