@@ -69,8 +69,8 @@ def recorded_join(arrays: Any, shape: Any) -> Any:
         return concatenate_shaped(arrays, shape)
     alone = len(arrays) == math.prod(shape) == 1 and len(shape) == arrays[0].ndim
     # dask's copy is in C order, whatever the order of the array.
-    if alone and (own := own_array(arrays[0])) is not None:
-        return own
+    if alone and (copy := own_array(arrays[0])) is not None:
+        return copy
     return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
 
 
