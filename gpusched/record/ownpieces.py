@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched.dataclass import dataclass
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.plan import Register, changed
+from gpusched.record import catalogue
 from gpusched.record.views import Change, leaf_view
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def owning(recorder: Recorder, structure: Any) -> Any:
     return changed(structure, owned) if recorder.pieces.views else structure
 
 
+@catalogue.own("moves")
 def copied(array: Any) -> Any:
     """Return a copy of an array, in C order."""
     return array.copy()

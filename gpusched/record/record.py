@@ -384,12 +384,9 @@ class Recorder:
             Of such a function, what to call in its place until the values are needed: returns what
             its result will be like, without moving anything.
         """
-        if self.moved and not copies and not has(function, "portable"):
-            name = self.breaks[-1][0] if self.breaks else _name(function)
-            reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
-            self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
         registers = self.contents
         if not copies:
+            self._must_be_portable(function)
             args, kwargs = owning(self, args), owning(self, kwargs)
         read = used_registers(args) | used_registers(kwargs)
         waits = unfilled is not None or self.postponed.writes(read)
@@ -402,10 +399,7 @@ class Recorder:
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
-            reason = GraphBreak.NOT_ARRAYS(f"{_name(function)} gave something else than arrays")
-            if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
-                self.stop(reason)
-            self.escaped(reason)
+            self._gave_others(function, values)
             return found
         scalars = [isinstance(v, np.generic) for v in values]
         arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
@@ -420,6 +414,20 @@ class Recorder:
         if waits:
             self.postponed.add(step)
         return leaves[0] if single else type(found)(leaves)
+
+    def _must_be_portable(self, function: Callable[..., Any]) -> None:
+        """Stop if a function is to be called on arrays that are copies of NumPy's on the device."""
+        if self.moved and not has(function, "portable"):
+            no_kernel = _name(function), GraphBreak.NO_KERNEL("no kernel")
+            name, reason = self.breaks[-1] if self.breaks else no_kernel
+            self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
+
+    def _gave_others(self, function: Callable[..., Any], values: tuple[Any, ...]) -> None:
+        """Note that a function gave something else than arrays; stop if that may show one."""
+        reason = GraphBreak.NOT_ARRAYS(f"{_name(function)} gave something else than arrays")
+        if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
+            self.stop(reason)
+        self.escaped(reason)
 
     def compute_early(self) -> None:
         """Compute what keeps more memory from being let go of than its value takes."""

@@ -95,17 +95,11 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
     if not isinstance(node, Leaf) or 0 in node.shape:
         return None
     (over,), strides = axes, recorder.contents[node.register].strides
-    length, step = node.shape[over], strides[over]
-    # From one window to the next are whole elements, in the direction that windows have.
-    along = [k for k, n in enumerate(node.shape) if k != over and n > 1 and step
-             and strides[k] % step == 0 and strides[k] // step > 0]  # fmt: skip
-    found = {k: (node.shape[k] - 1) * (strides[k] // step) + length for k in along}
-    if not found:
+    slides = _slides(node.shape, strides, over)
+    if slides is None:
         return None
-    axis, count = min(found.items(), key=lambda item: item[1])
-    if node.shape[axis] * length < MANY_TIMES * count:
-        return None
-    jump = strides[axis] // step
+    axis, jump, count = slides
+    length = node.shape[over]
 
     def elements(array: np.ndarray) -> np.ndarray:
         """Return what windows are of, from the first one's start to the last one's end."""
@@ -114,11 +108,7 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
         del shape[over], moves[over]
         return as_strided(array, shape, moves, writeable=False)
 
-    given = None if node.dtype.kind == "b" else np.iinfo(node.dtype)
-    least, most = (0, length) if given is None else (given.min * length, given.max * length)
-    narrower = (d for d in NARROW if d.itemsize < dtype.itemsize)
-    fits = (d for d in narrower if np.iinfo(d).min <= least and most <= np.iinfo(d).max)
-    narrow, place = next(fits, dtype), axis - (over < axis)
+    narrow, place = _narrowest(node.dtype, dtype, length), axis - (over < axis)
     source = leaf_view(recorder, node.register, elements)
     value = recorder.cast(source, narrow)
     totals = recorder.register(scan(recorder, "add", value, place))
@@ -133,3 +123,31 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
     starts = of(totals, 0), of(recorder.register(source), 0)
     between = recorder.apply("subtract", (of(totals, length - 1), starts[0]), narrow)
     return recorder.cast(recorder.apply("add", (between, starts[1]), narrow), dtype)
+
+
+def _slides(
+    shape: tuple[int, ...], strides: tuple[int, ...], over: int
+) -> tuple[int, int, int] | None:
+    """Return along which axis windows slide, by how many elements, and over how many in all.
+
+    None if they do not, or if no element is in many of them.
+    """
+    length, step = shape[over], strides[over]
+    # From one window to the next are whole elements, in the direction that windows have.
+    along = [k for k, n in enumerate(shape) if k != over and n > 1 and step
+             and strides[k] % step == 0 and strides[k] // step > 0]  # fmt: skip
+    found = {k: (shape[k] - 1) * (strides[k] // step) + length for k in along}
+    if not found:
+        return None
+    axis, count = min(found.items(), key=lambda item: item[1])
+    many = shape[axis] * length >= MANY_TIMES * count
+    return (axis, strides[axis] // step, count) if many else None
+
+
+def _narrowest(given: np.dtype, dtype: np.dtype, length: int) -> np.dtype:
+    """Return the narrowest dtype that holds sums of so many numbers, of those up to `dtype`."""
+    info = None if given.kind == "b" else np.iinfo(given)
+    least, most = (0, length) if info is None else (info.min * length, info.max * length)
+    narrower = (d for d in NARROW if d.itemsize < dtype.itemsize)
+    fits = (d for d in narrower if np.iinfo(d).min <= least and most <= np.iinfo(d).max)
+    return next(fits, dtype)

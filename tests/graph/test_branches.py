@@ -90,8 +90,18 @@ def complains(x: Any) -> Any:
     return np.sqrt(x) + 1
 
 
+def by_a_copy(x: Any) -> Any:
+    y = x.copy()
+    y -= 1
+    return y * 2 if (y > 0).all() else y + 3
+
+
+def by_numpys_copy(x: Any) -> Any:
+    return x + 1 if (np.copy(x) > 0).all() else x * 3
+
+
 FUNCTIONS = [skips_nan, both, either, not_all, between, by_bool, by_a_count, by_an_element,
-             by_what_is_computed, asserts, complains]  # fmt: skip
+             by_what_is_computed, by_a_copy, by_numpys_copy, asserts, complains]  # fmt: skip
 
 CHUNKS = {
     "alike": [chunk()] * 3,
