@@ -338,10 +338,10 @@ def test_only_record_touches_what_recorders_keep() -> None:
 
 def test_checker_sees_private_state_of_recorders() -> None:
     names = recording_state()
-    assert {"_node", "_recorder", "_nodes", "_push"} <= names
+    assert {"_node", "_recorder", "_nodes", "_runnable"} <= names
     assert touched("def f(chunk):\n    return chunk._node\n", names) == {"_node"}
-    assert touched("class A(Recorder):\n    def _push(self): ...\n", names) == {"_push"}
-    assert not touched("class A:\n    def _push(self): self._push()\n", names)
+    assert touched("class A(Recorder):\n    def _runnable(self): ...\n", names) == {"_runnable"}
+    assert not touched("class A:\n    def _runnable(self): self._runnable()\n", names)
 
 
 def looked_up(source: str) -> list[str]:

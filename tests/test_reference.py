@@ -11,7 +11,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import COMBINES, OPERATIONS, has
 from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
 from gpusched.record import complexes
-from gpusched.record.chunk import HANDLERS
+from gpusched.record.handlers import HANDLERS
 from gpusched.vectormath import FUNCTIONS
 
 PYTHON = Path(__file__).parents[1] / "docs" / "reference" / "python.md"

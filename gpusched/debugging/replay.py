@@ -24,11 +24,13 @@ from gpusched.debugging.origins import (
 )
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.rewrite import rewrite_labelled
 from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import evaluate
+from gpusched.graph.traced import Trace
 from gpusched.inspection.dry_run import unfusible
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.standins import arrays_in
@@ -36,9 +38,9 @@ from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.tracing import RecordedAt, TracingRecorder
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
-from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
@@ -151,11 +153,11 @@ class Run:
         """Record a segment and compute it; return why not, if so."""
         recorder = _Recorder(self, segment)
         try:
-            local, _ = segment.trace(recorder, inputs, registers)
-            little = segment.too_little(recorder)
+            trace = Trace(segment, recorder, inputs, registers)
+            little = trace.too_little()
             if little is not None:
                 return little.reason
-            structures = segment.finish(recorder, local, registers)
+            structures = trace.finish(registers)
         except (BdbQuit, MemoryError, OverrideError):
             raise
         except UnrecordableError as reason:
@@ -163,7 +165,7 @@ class Run:
         except Exception as error:  # noqa: BLE001  then the functions themselves raise it, or show their result
             return f"recording failed: {type(error).__name__}: {error}"[:200]
         self._written(recorder)
-        self._loose(segment, recorder, local)
+        self._loose(segment, recorder, trace.local)
         for structure, k in zip(structures, segment.outputs, strict=True):
             for part, value in pairs(structure, registers[k]):
                 origin = self.origin(recorder.held(part)) if isinstance(part, Register) else None

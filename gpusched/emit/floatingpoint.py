@@ -120,6 +120,14 @@ def silent() -> bool:
     return getattr(np.geterrcall(), "silent", False)
 
 
+def error_state() -> tuple[object, ...]:
+    """Return what `numpy.errstate` says here of each kind of floating-point error.
+
+    And whether the program ignores warnings.
+    """
+    return (*np.geterr().values(), silent())
+
+
 def ignore_warnings() -> None:
     """Ignore errors for which no more is done than a warning given, until an outer context ends.
 

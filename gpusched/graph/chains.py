@@ -24,7 +24,7 @@ from typing import Any
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.rewrite import worthwhile
+from gpusched.graph.functiontraits import worthwhile
 from gpusched.graph.subgraph import result_key
 from gpusched.graph.table import ANNOTATED, Table
 from gpusched.plan.grids import is_join

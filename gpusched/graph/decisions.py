@@ -1,4 +1,4 @@
-"""What a segment does with inputs of one kind besides a plan, and what is new about some inputs."""
+"""What a segment may do with inputs of one kind, and what is new about some inputs."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Plans for inputs of one kind by which functions go different ways: a run shows if one holds.
+class Plans:
+    """The plan for inputs of one kind, or several, where functions go a way that chunks decide.
 
-    See `gpusched.record.branches`.
+    A run shows whether a plan holds (`gpusched.record.branches`).
     """
 
     plans: tuple[Plan, ...]
     """The one that held last comes first."""
 
-    def first(self, plan: Plan) -> Ways:
+    def first(self, plan: Plan) -> Plans:
         """Return them with one of them, or another one, as the first."""
-        return Ways((plan, *(each for each in self.plans if each is not plan)))
+        return Plans((plan, *(each for each in self.plans if each is not plan)))
 
 
 class GpuFallbackWarning(UserWarning):

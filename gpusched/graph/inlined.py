@@ -6,7 +6,7 @@ computed once: both on the same operands in the same order, so with the same bit
 for functions whose calls are views and elementwise calls, and of which the result is a new array of
 such a call: then the order of the calls is seen in floating-point errors only, and no result shares
 memory with anything. Where there is such an error, the functions themselves are called
-(`gpusched.graph.segment`).
+(`gpusched.graph.calling`).
 """
 
 from __future__ import annotations

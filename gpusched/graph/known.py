@@ -7,7 +7,6 @@ the whole array. A program that depended on the place itself would be another on
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk as dask_chunk
 from dask.array import reductions
-from dask.array.core import concatenate_axes, concatenate_shaped
+from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
@@ -25,7 +24,6 @@ from gpusched.adapters.arrays import (
     apply_along_axis,
     block_histogram,
     block_histogramdd,
-    concatenate2,
     concatenate_arrays,
     cumprod_merge,
     cumsum_merge,
@@ -45,9 +43,11 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import operation_of
 from gpusched.graph import lanes, moments
+from gpusched.graph.lonejoins import own_part, recorded_join, recorded_own_part
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
+    assignments,
     functions,
     gathers,
     gradients,
@@ -57,15 +57,10 @@ from gpusched.record import (  # noqa: F401
     selection,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
-from gpusched.record.chunk import (
-    HANDLERS,
-    LazyChunk,
-    compute,
-    is_scalar,
-    node_of,
-    recorder_of,
-)
-from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
+from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
+from gpusched.record.handlers import HANDLERS
+from gpusched.record.recorded import RecordedFunction, StandIn
+from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
 
@@ -98,44 +93,6 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
             f"but got {str(found)!r}, which can't be cast using casting='same_kind'"
         )
     return result.astype(dtype)
-
-
-@own("view", "elementwise", "moves")
-def only_part(part: Any, axes: tuple[int, ...]) -> Any:
-    """Return what dask's ``_concatenate2`` makes of one part.
-
-    That is the part, of NumPy's own arrays with these axes. A subclass may become NumPy's array,
-    and what has not the axes is an error.
-
-    Examples
-    --------
-    >>> from gpusched.graph.known import only_part
-    >>> only_part(np.ones((1, 1)), (0, 1))
-    array([[1.]])
-    >>> only_part(np.float64(1), (0,))
-    Traceback (most recent call last):
-    ...
-    ValueError: zero-dimensional arrays cannot be concatenated
-    """
-    plain = type(part) in (np.ndarray, LazyChunk)
-    if not axes or (plain and part.ndim > max(axes) and min(axes) >= 0):
-        return part
-    for _ in axes:
-        part = [part]
-    return concatenate2(part, axes=list(axes))
-
-
-@own("keeps", "recorded")
-def own_part(part: Any) -> Any:
-    """Return what dask's ``concatenate_axes`` makes of one part, along any axes: a copy.
-
-    Examples
-    --------
-    >>> from gpusched.graph.known import own_part
-    >>> own_part(np.ones((1, 1)))
-    array([[1.]])
-    """
-    return concatenate_axes([part], [0])
 
 
 @own("moves", "quick")
@@ -205,7 +162,7 @@ def _getitem(array: Any, index: Any) -> Any:
         return dask_chunk.getitem(array, index)
     piece = array[index]
     if isinstance(piece, LazyChunk) and not is_scalar(piece) and array.size >= 2 * piece.size:
-        recorder_of(piece).wants_own(node_of(piece))
+        recorder_of(piece).pieces.add(node_of(piece))
     return piece
 
 
@@ -225,29 +182,12 @@ def owned(array: Any) -> Any:
     return array
 
 
-def _joined(arrays: Any, shape: Any) -> Any:
-    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.plan.unjoined`."""
-    recorder = recorder_among(arrays)
-    if recorder is None:
-        return concatenate_shaped(arrays, shape)
-    alone = len(arrays) == math.prod(shape) == 1 and len(shape) == arrays[0].ndim
-    # dask's copy is in C order, whatever the order of the array.
-    if alone and recorder.is_in_c_order(node_of(arrays[0])):
-        return _own_part(arrays[0])
-    return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
-
-
-def _own_part(part: Any) -> Any:
-    """`own_part`, of which kernels need no copy."""
-    return np.concatenate([part]) if isinstance(part, LazyChunk) else own_part(part)
-
-
 def _skip_nan(combine: str, plain: Callable[..., Any], x: Any, axis: Any, keepdims: Any) -> Any:
     """dask's ``_nanmin_skip`` or ``_nanmax_skip``, which warn of nothing."""
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     try:
-        return functions.reduced(recorder_of(x), x, axis, keepdims=keepdims, combine=combine)
+        return reduced(recorder_of(x), x, axis, keepdims=keepdims, combine=combine)
     except UnfusibleError:
         return plain(x, axis, keepdims)  # Which says why.
 
@@ -301,8 +241,8 @@ def _recorded(function: Any, *operands: Any) -> Any:
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
     take: _taken,
-    concatenate_shaped: _joined,
-    own_part: _own_part,
+    concatenate_shaped: recorded_join,
+    own_part: recorded_own_part,
     nanmin_skip: partial(_skip_nan, "fmin", nanmin_skip),
     nanmax_skip: partial(_skip_nan, "fmax", nanmax_skip),
     cumsum_merge: partial(_merged, operator.add, cumsum_merge),

@@ -17,8 +17,8 @@ from typing import Any
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.graph.functiontraits import called, worthwhile
 from gpusched.graph.known import is_first_step, together
-from gpusched.graph.rewrite import called, worthwhile
 from gpusched.graph.subgraph import depth_first, last_task, layer_of, operands
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
+from gpusched.graph.decisions import Direct
 from gpusched.placed import Mover, Placed, hosted
 from gpusched.plan.plan import Register
 
@@ -136,3 +137,9 @@ class Moved(list[Any]):
         self.left = True
         for k in self._inputs:
             self[k] = hosted(self[k])
+
+
+def leave(registers: list[Any], found: Direct) -> None:
+    """Have functions called on NumPy's arrays, if those of the task could be moved."""
+    if isinstance(registers, Moved):
+        registers.leave(found.operation, found.reason)

@@ -19,12 +19,13 @@ from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
 from gpusched.graph.fitting import check, note
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.partials import slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import PASSES, Table
 from gpusched.plan.overrides import DRAWN, Overrides

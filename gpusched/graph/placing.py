@@ -32,7 +32,8 @@ from gpusched.graph.devicechoice import (
 from gpusched.graph.inputs import flat
 from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.partials import name_of, slow_part
-from gpusched.graph.segment import PieceReturnedError, Segment
+from gpusched.graph.segment import Segment
+from gpusched.graph.traced import PieceReturnedError
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
 from gpusched.plan.overrides import REQUIRE, Overrides, bounds
 from gpusched.store.statistics import updating

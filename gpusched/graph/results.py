@@ -1,4 +1,4 @@
-"""What comes of a recording: whether a single operation gains, and the results.
+"""What comes of a recording: whether a single operation gains, errors nobody sees, and results.
 
 Results are arrays of their own where the program makes such.
 """
@@ -6,6 +6,7 @@ Results are arrays of their own where the program makes such.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import has
-from gpusched.plan.expression import Apply, Reduce, Scan
+from gpusched.plan.expression import Apply, Leaf, Node, Reduce, Scan, postorder
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, references, was_own
+from gpusched.record.ownpieces import own
 from gpusched.record.record import Recorder
 
 
@@ -44,7 +46,7 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
     # A reduction that comes again without the axes it has reduced is one operation.
     node = recorded[-1]
     if isinstance(node, Reduce):
-        gains = _reduces_faster(node) or recorder.has_windows(node.argument)
+        gains = _reduces_faster(node) or _has_windows(recorder, node.argument)
     else:
         gains = _is_faster(node)
     computed = node.argument if isinstance(node, Reduce) else node
@@ -58,9 +60,57 @@ def _reduces_faster(node: Reduce) -> bool:
     return node.combine in ("add", "multiply", MOMENTS) or node.argument.ndim - 1 not in node.axes
 
 
+def _has_windows(recorder: Recorder, node: Node) -> bool:
+    """Return whether a node is an array that shows elements several times, as windows do."""
+    if not isinstance(node, Leaf):
+        return False
+    array = recorder.contents[node.register]
+    steps = [s for n, s in zip(array.shape, array.strides, strict=True) if s and n > 1]
+    return len(set(steps)) < len(steps)
+
+
 def _is_faster(node: Apply) -> bool:
     to_integers = node.dtype.kind in "iu" and node.arguments[0].dtype.kind == "f"
     return not has(node.operation, "alone") and not to_integers
+
+
+def unseen(recorder: Recorder, wanted: list[Node], calls: Container[int]) -> list[Node]:
+    """Return what has been recorded, and nothing needs, of which NumPy may report errors.
+
+    Parameters
+    ----------
+    recorder
+        What has recorded it.
+    wanted
+        The results of the program.
+    calls
+        Which calls of the program to look at, by the registers of their results.
+
+    Notes
+    -----
+    Those that others among them need are left out, and so are further results of operations
+    that have a needed one: either shows the errors.
+    """
+    made_by = recorder.made_by
+    found = [n for n in recorder.recorded() if n.reports and made_by.get(id(n)) in calls]
+    if not found:
+        return []
+    computed = [node for node in recorder.nodes() if id(node) in recorder.done]
+    needed = list(postorder([*wanted, *computed]))
+    used, calls_of = {id(n) for n in needed} | recorder.views.again, set(map(_call, needed))
+    roots: list[Node] = []
+    for node in reversed(found):  # A node is recorded before those that use it.
+        if id(node) not in used and _call(node) not in calls_of:
+            roots.append(node)
+            used.update(map(id, postorder([node])))
+    return roots
+
+
+def _call(node: Node) -> object:
+    """Return what the results of one operation on the same operands have in common."""
+    if isinstance(node, Apply):
+        return node.operation, *map(id, node.arguments)
+    return id(node)
 
 
 class ResultRegisters:
@@ -106,8 +156,8 @@ class ResultRegisters:
     def _reference(self, chunk: LazyChunk) -> Any:
         recorder = self._recorder
         register = recorder.register(node_of(chunk))
-        if recorder.is_piece(register) and not is_scalar(chunk):
-            register = recorder.register(recorder.own(register))
+        if register in recorder.pieces and not is_scalar(chunk):
+            register = own(recorder, register)
             self._taken.add(register)
             return Register(register)
         if was_own(chunk) and register in self._taken:

@@ -16,7 +16,7 @@ from dask.utils import key_split
 from gpusched.adapters.tasks import Alias, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.rewrite import Functions
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.sizes import Sizes
 
 ANNOTATED = GraphBreak.ANNOTATED("an annotated task")

@@ -30,7 +30,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.emit.operations import operation_of
 from gpusched.graph.known import plain_for
-from gpusched.graph.unrecorded import in_c_order
+from gpusched.graph.layouts import in_c_order
 from gpusched.plan.plan import Register, Registers, last_uses
 from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep

@@ -2,7 +2,7 @@
 
 A function of which nothing is known may ask for the strides of its chunk, or write through
 ``reshape``, which copies some layouts and not others. What reaches it, through whatever functions,
-is to have the layout that NumPy gives it.
+is to have the layout that NumPy gives it (`gpusched.graph.layouts`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dask.utils import methodcaller
 from gpusched.graph.known import computes, known
 from gpusched.graph.libraries import OBJECTS, PURE, is_in, is_numpys, package
 from gpusched.graph.partials import applied, bare, callables, parts
-from gpusched.plan.layout import falls
 from gpusched.plan.plan import used_registers
 from gpusched.record.catalogue import asks_for_change, has
 
@@ -132,67 +131,3 @@ def shown_registers(steps: Sequence[Any], inputs: int) -> set[int]:
         if inputs + k in found or sees(step):
             found |= step.registers
     return found
-
-
-def layouts(values: Sequence[Any], inputs: Sequence[Any]) -> Any:
-    """Return what can be seen of how arrays are laid out in memory, and whose memory they share.
-
-    Whether an array owns its memory is left out: large results are lent theirs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.graph.unrecorded import layouts
-    >>> x = np.ones((2, 3))
-    >>> layouts([x + 1], [x]) == layouts([np.zeros((2, 3))], [x])
-    True
-    >>> layouts([x.T], [x]) == layouts([x.T + 1], [x])
-    False
-    """
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    others = [value for value in (*inputs, *arrays) if isinstance(value, np.ndarray)]
-    seen = [
-        (a.strides, a.flags.writeable, [np.may_share_memory(a, o) for o in others]) for a in arrays
-    ]
-    return [type(value) for value in values], seen
-
-
-def strides(values: Sequence[Any]) -> list[tuple[int, ...]]:
-    """Return the strides of the arrays among some values, NumPy's or CuPy's."""
-    return [value.strides for value in values if is_array(value)]
-
-
-def is_array(value: Any) -> bool:
-    """Return whether a value is an array, NumPy's or CuPy's."""
-    return hasattr(value, "strides") and not isinstance(value, np.generic)
-
-
-def in_c_order(value: Any) -> bool:
-    """Return whether the axes of a value go from the slowest to the fastest, if it is an array.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.graph.unrecorded import in_c_order
-    >>> x = np.ones((4, 6))
-    >>> in_c_order(x[1:, ::2]), in_c_order(x.T), in_c_order(x[::-1])
-    (True, False, False)
-    """
-    return not is_array(value) or falls(value.shape, value.strides)
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether a value is a writeable array that has the strides of a new one in C order.
-
-    Arrays of CuPy's are all writeable.
-    """
-    if not is_array(value):
-        return False
-    if isinstance(value, np.ndarray) and not value.flags.writeable:
-        return False
-    expected = value.itemsize
-    for length, step in zip(reversed(value.shape), reversed(value.strides), strict=True):
-        if step != expected:
-            return False
-        expected *= length
-    return True

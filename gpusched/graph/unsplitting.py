@@ -11,39 +11,34 @@ the days' months: days without them were 1,730 tasks, and are 25.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from itertools import chain, pairwise, product
-from operator import getitem
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from dask.array.core import concatenate3, finalize
-from dask.utils import key_split
 
-from gpusched.adapters.arrays import concatenate_arrays, take
+from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
-    List,
     Task,
     TaskRef,
     execute_subgraph,
-    is_list,
 )
 from gpusched.breaks import GraphBreak
-from gpusched.dataclass import dataclass
 from gpusched.graph.batch import calls_in
 from gpusched.graph.cutting import cuts_of
+from gpusched.graph.families import Family, Place, coarse, grid_of, leaves, nested
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.known import known
 from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import depth_first, layer_of
-from gpusched.graph.table import Table, block_of
-from gpusched.graph.taking import Lengths, Taken, digest, taken_by, united
+from gpusched.graph.table import Table
+from gpusched.graph.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.templates import Signatures
 from gpusched.record.catalogue import has
 from gpusched.roles import threads
@@ -54,9 +49,6 @@ SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
 DEPENDENT = GraphBreak.IN_PIECES("a function that may compute an element from others")
 NEEDED = GraphBreak.IN_PIECES("a task that needs the results in pieces")
 LARGE = GraphBreak.LARGE("whole results larger than any chunk of the graph")
-
-Place = tuple[int, ...]
-"""Of a piece in the grid of its chunk's pieces."""
 
 
 def unsplit(table: Table) -> Table:
@@ -84,75 +76,17 @@ def unsplit(table: Table) -> Table:
     return _Unsplitting(table).run()
 
 
-@dataclass(eq=False)
-class _Family:
-    """Tasks that do the same with all pieces of one chunk."""
-
-    members: dict[Place, Any]
-    """Their keys, in the order of the grid."""
-    divided: Divided
-    """What each returns."""
-    lengths: tuple[tuple[int, ...], ...]
-    """How long the pieces are, by divided axis."""
-    level: int
-    """More than those of the families that it takes pieces of."""
-    cut: tuple[Any, tuple[slice, ...]] | None = None
-    """The chunk, and which part of it all are, if they do nothing but cut it."""
-    taken: Taken | None = None
-    """What all take of a chunk, one place after the other, if they do nothing but that."""
-    made: list[Any] = field(default_factory=list)
-    """The task that makes this chunk, where they take of several."""
-    operands: list[_Family] = field(default_factory=list)
-    """Those that have pieces for it, and those that take what it is computed with."""
-    inside: dict[Any, Any] = field(default_factory=dict)
-    """What the tasks inside the first member return."""
-    able: bool = True
-    """Whether it may become whole."""
-    linked: list[_Family] = field(default_factory=list)
-    """Those that stay in pieces if it does."""
-    sources: frozenset[Any] = frozenset()
-    """The chunks of which these are pieces, or are computed of pieces."""
-
-    @property
-    def given(self) -> bool:
-        """Whether others compute with what it cuts or takes."""
-        return self.cut is not None or self.taken is not None
-
-    @property
-    def first(self) -> Any:
-        """The key of the member at the beginning of the grid."""
-        return next(iter(self.members.values()))
-
-    @property
-    def name(self) -> Any:
-        """What the whole is called."""
-        key = self.first
-        told = repr((layer_of(key), self.divided.axes, self.lengths, len(self.members)))
-        if self.taken is not None:
-            # One task may take for two families: the first member's key does not tell them apart.
-            told += digest([self.taken])
-        code = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        return (f"{key_split(key)}-whole-{code}", *block_of(key))
-
-    def whole(self, divided: Divided, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the whole of which pieces of a shape are."""
-        found = list(shape)
-        for axis, lengths in zip(divided.axes, self.lengths, strict=True):
-            found[axis] = sum(lengths)
-        return tuple(found)
-
-
 class _Unsplitting:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._tasks = table.tasks
         self._wanted = set(table.wanted)
-        self._places: dict[Any, tuple[_Family, Place]] = {}
-        self._families: list[_Family] = []
+        self._places: dict[Any, tuple[Family, Place]] = {}
+        self._families: list[Family] = []
         self._takes_of: dict[Any, Taken | None] = {}
         self._taking: dict[Any, tuple[Any, ...]] = {}
         """By task: the keys of those that take what it is computed with, in the order of use."""
-        self._taken: dict[tuple[Any, ...], _Family] = {}
+        self._taken: dict[tuple[Any, ...], Family] = {}
         """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
         self._sized: dict[Any, bool] = {}
@@ -191,12 +125,12 @@ class _Unsplitting:
                     (source,) = node.dependencies
                     found[source, layer_of(key), len(index)][key] = index
         for (source, _, ndim), group in found.items():
-            grid = _grid(group, ndim)
+            grid = grid_of(group, ndim)
             if grid is None:
                 continue  # They are not a whole together.
             axes, lengths, members, whole = grid
             if self._are_inside(source, whole):
-                family = _Family(members, Divided(ndim, axes), lengths, 0, (source, whole),
+                family = Family(members, Divided(ndim, axes), lengths, 0, (source, whole),
                                  sources=frozenset([source]))  # fmt: skip
                 self._add(family)
             else:
@@ -243,7 +177,7 @@ class _Unsplitting:
         sizes = self._table.sizes
         return key not in self._wanted and not node.data_producer and not sizes.is_annotated(node)
 
-    def _add(self, family: _Family) -> None:
+    def _add(self, family: Family) -> None:
         self._families.append(family)
         for place, key in family.members.items():
             self._places[key] = family, place
@@ -322,7 +256,7 @@ class _Unsplitting:
         family, _ = self._places[piece]
         return self._takes(piece if family.cut is None else family.cut[0]) is not None
 
-    def _fits(self, key: Any, family: _Family, place: Place) -> bool:
+    def _fits(self, key: Any, family: Family, place: Place) -> bool:
         """Return whether a task takes as many positions of a chunk as pieces of a place have."""
         taken = self._takes(key)
         if taken is None or len(place) != 1:
@@ -377,14 +311,14 @@ class _Unsplitting:
         if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
             self._table.note("unsplit", DEPENDENT)
             return
-        family = _Family(members, divided, pieces.lengths, level,
+        family = Family(members, divided, pieces.lengths, level,
                          operands=operands, inside=inside, sources=sources)  # fmt: skip
         if self._largest(family) <= self._table.sizes.largest:
             self._add(family)
         else:
             self._table.note("unsplit", LARGE)
 
-    def _taken_by(self, keys: tuple[Any, ...], pieces: _Family) -> _Family:
+    def _taken_by(self, keys: tuple[Any, ...], pieces: Family) -> Family:
         """Return the family of tasks that take what is computed with pieces, in their order."""
         if keys not in self._taken:
             each = [taken for taken in map(self._takes, keys) if taken is not None]
@@ -392,20 +326,20 @@ class _Unsplitting:
             told = self._table.sizes.lengths(self._tasks, each[0].source)
             if made and told is not None:
                 self._table.sizes.add(whole.source[0], told[0], whole.lengths)
-            self._taken[keys] = _Family(
+            self._taken[keys] = Family(
                 dict(zip(pieces.members, keys, strict=True)),
                 Divided(len(whole.lengths), (whole.axis,)), pieces.lengths, 0, taken=whole,
                 made=made, sources=frozenset(t.source for t in each) if made else frozenset(),
             )  # fmt: skip
         return self._taken[keys]
 
-    def _largest(self, family: _Family) -> int:
+    def _largest(self, family: Family) -> int:
         """Return the bytes of the largest array that a task of a whole chunk makes, if known."""
         taken = [each for each in family.operands if each.taken is not None]
         wholes = [whole for each in [family, *taken] for whole in self._wholes(each)]
         return max([itemsize * math.prod(shape) for _, itemsize, shape in wholes], default=0)
 
-    def _wholes(self, family: _Family) -> list[tuple[Any, int, Place]]:
+    def _wholes(self, family: Family) -> list[tuple[Any, int, Place]]:
         """Return what tasks make of pieces: keys, and bytes of an element and shapes of wholes."""
         sizes = self._table.sizes
         of = family.first if family.taken is None else family.taken.source
@@ -424,7 +358,7 @@ class _Unsplitting:
         joins: dict[Any, Any] = {}
         for family in self._families:
             for other in family.operands:
-                _link(family, other)
+                family.link(other)
         for key, node in self._tasks.items():
             if key in self._places:
                 own = self._places[key][0]
@@ -438,7 +372,7 @@ class _Unsplitting:
             for family in taken:
                 # What one task needs in pieces, all that are computed with them need in pieces.
                 family.able &= made is not None
-                _link(family, taken[0])
+                family.link(taken[0])
         waiting = [family for family in self._families if not family.able]
         while waiting:
             for other in waiting.pop().linked:
@@ -454,16 +388,16 @@ class _Unsplitting:
             return None
         (chunks,) = node.args
         places: dict[Place, Any] = {}
-        for index, each in _leaves(chunks):
+        for index, each in leaves(chunks):
             key = each.target if type(each) is Alias else getattr(each, "key", None)
             found = self._places.get(key) if type(each) in (Alias, TaskRef) else None
             if found is None or found[0].given:
                 return None
             places[index] = found
-        return _coarse(places)
+        return coarse(places)
 
     def _rewritten(
-        self, given: Sequence[_Family], families: Sequence[_Family], joins: Mapping[Any, Any]
+        self, given: Sequence[Family], families: Sequence[Family], joins: Mapping[Any, Any]
     ) -> Table:
         """Return the graph with these families whole, and what they are given."""
         tasks = dict(self._tasks)
@@ -473,20 +407,20 @@ class _Unsplitting:
             if family.taken is None:
                 whole |= dict.fromkeys(family.members.values(), family.name)
         for family in given:
-            tasks.update(_given(family))
+            tasks.update(family.nodes())
         for family in families:
             for key in family.members.values():
                 del tasks[key]
             made = self._made(family, whole)
             tasks[made.key] = made
         for key, made in joins.items():
-            nested = _nested(made, whole)
-            if nested is not None:
-                tasks[key] = Task(key, self._tasks[key].func, nested)
+            chunks = nested(made, whole)
+            if chunks is not None:
+                tasks[key] = Task(key, self._tasks[key].func, chunks)
         _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)
 
-    def _made(self, family: _Family, whole: Mapping[Any, Any]) -> Task:
+    def _made(self, family: Family, whole: Mapping[Any, Any]) -> Task:
         """Return the task that does for the whole what the members do for the pieces."""
         node = self._tasks[family.first]
         taken = {o.first: o.name for o in family.operands if o.taken is not None}
@@ -494,26 +428,13 @@ class _Unsplitting:
         made: Task = node.substitute(names, key=family.name)
         return made
 
-    def _note(self, family: _Family) -> None:
+    def _note(self, family: Family) -> None:
         """Note the sizes of what is whole, and of the tasks inside, which keep their names."""
         fused = not family.given and self._tasks[family.first].func is execute_subgraph
         for key, itemsize, shape in self._wholes(family):
             names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
             for name in names:
                 self._table.sizes.add(name, itemsize, shape)
-
-
-def _given(family: _Family) -> dict[Any, Any]:
-    """Return the nodes that make what a family is given, whole."""
-    name = family.name
-    if family.cut is not None:
-        source, index = family.cut
-        return {name: Task(name, getitem, TaskRef(source), index)}
-    assert family.taken is not None
-    # As dask has it: an index beside a number.
-    positions = DataNode(f"positions-{digest([family.taken])}", (1, family.taken.indices()))
-    made = Task(name, take, TaskRef(family.taken.source), TaskRef(positions.key))
-    return {node.key: node for node in (*family.made, positions, made)}
 
 
 def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
@@ -541,29 +462,6 @@ def _piece(node: Task) -> tuple[slice, ...] | None:
     return index if plain else None
 
 
-def _grid(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
-    """Return how pieces divide a chunk; None if they do not, each element being in one of them."""
-    if len(group) < 2:
-        return None
-    along = [
-        sorted({(i[axis].start, i[axis].stop) for i in group.values()}) for axis in range(ndim)
-    ]
-    if any(first[1] != second[0] for each in along for first, second in pairwise(each)):
-        return None
-    axes = tuple([axis for axis in range(ndim) if len(along[axis]) > 1])
-    numbers = [{bounds: k for k, bounds in enumerate(along[axis])} for axis in axes]
-    found = {}
-    for key, index in group.items():
-        bounds = [(index[axis].start, index[axis].stop) for axis in axes]
-        found[tuple([n[b] for n, b in zip(numbers, bounds, strict=True)])] = key
-    places = list(product(*(range(len(along[axis])) for axis in axes)))
-    if not axes or len(found) < len(group) or len(found) < len(places):
-        return None
-    lengths = tuple([tuple([stop - start for start, stop in along[axis]]) for axis in axes])
-    whole = tuple([slice(each[0][0], each[-1][1]) for each in along])
-    return axes, lengths, {place: found[place] for place in places}, whole
-
-
 def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:
     """Yield what may be computed of pieces, and how many tasks after them it is at most."""
     levels: dict[Any, int] = {}
@@ -573,13 +471,6 @@ def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tupl
             levels[key] = 1 + max(before, default=-1)
             if key not in given:
                 yield key, levels[key]
-
-
-def _link(one: _Family, other: _Family) -> None:
-    """Note that if one family stays in pieces, the other one does, unless it is given."""
-    if not one.given and not other.given and one is not other:
-        one.linked.append(other)
-        other.linked.append(one)
 
 
 def _told(value: Any) -> Any:
@@ -597,53 +488,3 @@ def _is_sized(node: Any) -> bool:
     return all(
         known(f) or has(f, "lean") or has(f, "draws") or f is concatenate_arrays for f in called
     )
-
-
-def _leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield what nested lists hold, and where."""
-    if is_list(chunks):
-        for k, each in enumerate(chunks.args):
-            yield from _leaves(each, (*index, k))
-    else:
-        yield index, chunks
-
-
-def _coarse(places: Mapping[Place, tuple[_Family, Place]]) -> dict[Place, _Family] | None:
-    """Return the grid of whole chunks of which there is a grid of pieces; None if there is none."""
-    ndim = len(next(iter(places)))
-    edges: list[list[int]] = []
-    for axis in range(ndim):
-        length = 1 + max(index[axis] for index in places)
-        line = [places.get(tuple([k if a == axis else 0 for a in range(ndim)]), (None,))[0]
-                for k in range(length)]  # fmt: skip
-        edges.append([0, *(k + 1 for k, (a, b) in enumerate(pairwise(line)) if a is not b), length])
-    found = {}
-    for index in product(*(range(len(each) - 1) for each in edges)):
-        ends = [(each[k], each[k + 1]) for each, k in zip(edges, index, strict=True)]
-        inside = [places.get(p) for p in product(*(range(*each) for each in ends))]
-        family = None if inside[0] is None else inside[0][0]
-        if family is None or len(inside) != len(family.members) or family.divided.ndim != ndim:
-            return None
-        # The grid has the other axes, too: along them there is one piece.
-        counts = [stop - start for start, stop in ends]
-        wide = [counts[axis] for axis in family.divided.axes]
-        if wide != list(map(len, family.lengths)):
-            return None
-        if any(e is None or e[0] is not family or e[1] != p
-               for e, p in zip(inside, family.members, strict=True)):  # fmt: skip
-            return None
-        found[index] = family
-    return found
-
-
-def _nested(grid: Mapping[Place, _Family], whole: Mapping[Any, Any]) -> Any:
-    """Return the keys of whole chunks as nested lists; None if some stay in pieces."""
-    if any(family.first not in whole for family in grid.values()):
-        return None
-
-    def rows(index: Place, shape: Sequence[int]) -> Any:
-        if not shape:
-            return TaskRef(whole[grid[index].first])
-        return List(*(rows((*index, k), shape[1:]) for k in range(shape[0])))
-
-    return rows((), [1 + max(axis) for axis in zip(*grid, strict=True)])

@@ -15,15 +15,17 @@ from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.batch import calls_in
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.inputs import flat
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.rewrite import rewrite_labelled
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
 from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import copied, evaluate
+from gpusched.graph.traced import Trace
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,
@@ -47,8 +49,8 @@ from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.kernelbuilder import KernelBuilder
 from gpusched.plan.plan import substitute, written
-from gpusched.plan.schedule import KernelBuilder
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.record import Recorder
@@ -193,13 +195,13 @@ class Rehearser:
         recorder = segment.recorder(TracingRecorder, self.device)
         before = self._holding.alive(registers)
         try:
-            local, arrays = segment.trace(recorder, inputs, registers)
-            little = segment.too_little(recorder)
+            trace = Trace(segment, recorder, inputs, registers)
+            little = trace.too_little()
             if little is not None:
                 self._halt(segment.steps[-1], little.reason)
                 self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)
-            outputs = segment.finish(recorder, local, registers)
+            outputs = trace.finish(registers)
         except UnrecordableError as reason:
             self._halt(segment.steps[-1], reason.reason)
             return self._call(segment, registers)
@@ -207,8 +209,8 @@ class Rehearser:
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
             self._halt(segment.steps[-1], GraphBreak.RECORDING(told))
             return self._call(segment, registers)
-        self._holding.note(segment, local, registers)
-        plan = recorder.plan(arrays, outputs)
+        self._holding.note(segment, trace.local, registers)
+        plan = recorder.plan(trace.arrays, outputs)
         steps = list(zip(plan.steps, plan.dying, strict=True))
         if segment.replayed and recorder.escape is None:
             self._variant.tiles += [
@@ -219,12 +221,12 @@ class Rehearser:
             ]
         else:
             # Each task is recorded anew, and nothing is let go before its end.
-            before += arrays_in(local)
+            before += arrays_in(trace.local)
             steps = [(step, ()) for step in recorder.steps]
         most = peak(plan, steps, recorder.registers(), before)
         self._variant.peak = max(self._variant.peak, most)
         places = [k for k, v in zip(segment.inputs, inputs, strict=True) for _ in flat((v,))]
-        labels = {r: self._labels.get(places[number], "") for number, r in arrays}
+        labels = {r: self._labels.get(places[number], "") for number, r in trace.arrays}
         self._note(recorder, labels, {id(step) for step, _ in steps})
 
     def _note(self, recorder: TracingRecorder, arguments: dict[int, str],
@@ -257,7 +259,8 @@ class Rehearser:
         """Note the calls of a segment that could be recorded, and is not; learn what they give."""
         recorder = segment.recorder(TracingRecorder, self.device)
         try:
-            local, _ = segment.trace(recorder, inputs, registers)
+            trace = Trace(segment, recorder, inputs, registers)
+            local = trace.local
             for register, step in segment.steps:
                 if computes(step.function):
                     read = sum(value.nbytes for value in _given(step, local))
@@ -266,7 +269,7 @@ class Rehearser:
                     use = CallUse(name_of(step.function), layer, read, written)
                     self._variant.calls.append(use)
             before = list(registers)
-            segment.finish(recorder, local, registers)
+            trace.finish(registers)
         except (Exception, UnrecordableError):  # noqa: BLE001  whatever a function makes of zeros
             # Then they are called one by one.
             return self._call(segment, registers)
@@ -292,7 +295,7 @@ class Rehearser:
             self._note_call(step.function, layer, given, value, reason, counted=True)
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
-        for register in (r for dying in segment.last_uses for r in dying):
+        for register in (r for dying in segment.calling.last_uses for r in dying):
             registers[register] = None
 
     def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,

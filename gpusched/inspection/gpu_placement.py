@@ -13,6 +13,7 @@ from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
 from gpusched.graph.inputs import flat
 from gpusched.graph.partials import name_of
 from gpusched.graph.segment import Segment
+from gpusched.graph.traced import Trace
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
@@ -137,7 +138,7 @@ def _stopped(segment: Segment, registers: list[Any],
     """Return why calls that are recorded cannot be kernels alone, or None if they can."""
     recorder.moved = True
     try:
-        segment.trace(recorder, tuple([registers[k] for k in segment.inputs]), registers)
+        Trace(segment, recorder, tuple([registers[k] for k in segment.inputs]), registers)
     except UnrecordableError as stopped:
         return name_of(segment.steps[-1][1].function), stopped.reason
     except Exception:  # noqa: BLE001  whatever a function makes of zeros

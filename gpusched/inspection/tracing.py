@@ -12,12 +12,12 @@ from gpusched.breaks import Reason
 from gpusched.graph.callsites import Site, frame_outside, outside
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
+from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
-from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 
-_SEGMENT = "gpusched.graph.segment"
+_TRACED = "gpusched.graph.traced"
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class TracingRecorder(Recorder):
         return found
 
     def _origin(self) -> RecordedAt:
-        return RecordedAt(self.step, outside(2, until=_SEGMENT))
+        return RecordedAt(self.step, outside(2, until=_TRACED))
 
     def _names(self) -> None:
         """Note the names of lazy chunks in the user's function that is running."""
-        frame = frame_outside(2, until=_SEGMENT)
+        frame = frame_outside(2, until=_TRACED)
         for name, value in frame.f_locals.items() if frame is not None else ():
             if isinstance(value, LazyChunk) and name.isidentifier():
                 self.variables.setdefault(id(value.held), name)

@@ -9,8 +9,8 @@ from gpusched.breaks import Reason
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.callsites import Site
 from gpusched.inspection.tracing import TracingRecorder
+from gpusched.plan.kernelbuilder import KernelBuilder
 from gpusched.plan.plan import Launch
-from gpusched.plan.schedule import KernelBuilder
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
 

@@ -19,6 +19,7 @@ from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.notebook import Shown
 from gpusched.kernels.typed import Typed, typed
 from gpusched.plan.expression import Node
+from gpusched.record.accumulation import reduced_shape, reduction
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import Freezable, RecordedFunction
@@ -94,13 +95,11 @@ class ReduceKernel(FrozenKernel):
         axes, keepdims = tuple(sorted(axes)), bool(options.get("keepdims"))
         recorder.operations += 1
         if 0 in node.shape:
-            kept = enumerate(node.shape)
-            shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
-            identity = self._checked(dtype)
-            result = recorder.call(recorder.device.full, (shape, identity, dtype), {}, copies=True)
+            given = reduced_shape(node, axes, keepdims), self._checked(dtype), dtype
+            result = recorder.call(recorder.device.full, given, {}, copies=True)
         else:
             value = recorder.cast(node, dtype)
-            result = recorder.reduce(found.operation, value, axes, keepdims)
+            result = reduction(recorder, found.operation, value, axes, keepdims)
         return LazyChunk(recorder, result, scalar=not result.shape)
 
 

@@ -57,6 +57,10 @@ class Step(Protocol):
         """Run the step."""
 
 
+Stage = tuple[Step, bool, tuple[int, ...]]
+"""What runs at once, whether it launches kernels, and the registers that nobody reads later."""
+
+
 @dataclass(frozen=True)
 class Allocation:
     """How an output comes to be."""
@@ -315,9 +319,8 @@ class Plan:
     """(register, array) for arrays that do not depend on the inputs' values."""
     dying: tuple[tuple[int, ...], ...] = ()
     """Per step, the registers nobody reads later."""
-    stages: tuple[tuple[Step, bool, tuple[int, ...]], ...] = ()
-    """What runs: steps, some of them together, whether they launch kernels, and the registers
-    nobody reads later."""
+    stages: tuple[Stage, ...] = ()
+    """What runs: the steps, some of them together."""
     errors: int = 0
     """Floating-point errors of numbers that were computed when it was recorded."""
     warned: tuple[Warning, ...] = ()

@@ -23,6 +23,7 @@ from gpusched.store.statistics import updating
 
 if TYPE_CHECKING:
     from gpusched.backends.devices import Device, Marks
+    from gpusched.plan.plan import Plan
 
 BACKGROUND, WAIT, OFF = "background", "wait", "off"
 """What a process does about kernels that are not compiled."""
@@ -43,6 +44,12 @@ def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
     if not all(has_unfused(each.kernel) for each in found):
         return ()
     return tuple(each for each in found if not each.look())
+
+
+def is_ready(plan: Plan) -> bool:
+    """Return whether a plan's kernels are compiled by now."""
+    plan.ready = plan.ready or not missing(plan.kernels)
+    return plan.ready
 
 
 def wait(kernels: Iterable[Runnable]) -> None:

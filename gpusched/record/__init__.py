@@ -1,12 +1,18 @@
 """A program runs on lazy chunks, and what it computes becomes expressions (NEP 13, NEP 18).
 
-In the order of calls: `chunk` is the lazy chunk, whose NumPy functions are those of `functions`,
-`moments`, `segments`, `scans`, `gradients`, `searches` (places among sorted numbers), `selection`
-(medians and quantiles), `gathers` (elements chosen by integers, and sliding windows), and of
-`recorded`, which is how users' kernels and our own functions record themselves; `complexes` are
-NumPy's functions of complex numbers, on their `parts`; `steps` are a program's calls, and `calls`
-those that a function makes; `branches` are the ways that it goes by what a chunk holds;
-`catalogue` is what is known of functions, also which calls leave their arguments as they are, and
-`bytecode` shows what users' functions do; `record` makes nodes of what they do, and has them
-planned; `held` says which of them have to be computed early, for want of memory.
+In the order of calls: `chunk` is the lazy chunk, which finds in `handlers` what records a NumPy
+function: `ufuncs`, `assignments`, `functions`, `reductions`, `moments`, `segments`, `scans`,
+`gradients`, `searches` (places among sorted numbers), `selection` (medians and quantiles),
+`gathers` (elements chosen by integers), sliding `windows`, and `recorded`, which is how users'
+kernels and our own functions record themselves; `complexes` are NumPy's functions of complex
+numbers, on their `parts`; `steps` are a program's calls, and `calls` those that a function makes;
+`branches` are the ways that it goes by what a chunk holds; `catalogue` is what is known of
+functions, also which calls leave their arguments as they are, and `bytecode` shows what users'
+functions do.
+
+`record` makes nodes of all that, and steps of nodes: `accumulation` those that join values along
+axes, `views` those of what is seen in another way, `derived` arrays that kernels read as a whole,
+`compound` arrays that are computed part by part. `postponed` are the steps that have not run,
+`held` says which of them have to be computed early, for want of memory, and `ownpieces` are pieces
+of chunks of which NumPy would have arrays of their own.
 """

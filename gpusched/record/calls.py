@@ -8,9 +8,9 @@ from weakref import ref
 
 import numpy as np
 
+from gpusched.emit.floatingpoint import error_state
 from gpusched.plan.plan import Register, changed
 from gpusched.record.chunk import LazyChunk, is_scalar
-from gpusched.record.record import error_state
 from gpusched.record.steps import ProgramStep
 
 CONSTANT = (bool, int, float, complex, str, np.number, np.bool_, np.dtype, type, type(None),

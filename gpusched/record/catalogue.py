@@ -1,7 +1,7 @@
 """What is known of functions of Python's, NumPy's, dask's and our own: one table for all who ask.
 
 A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
-that can be recorded are those that `gpusched.record.chunk.HANDLERS` has, and the ufuncs of
+that can be recorded are those that `gpusched.record.handlers.HANDLERS` has, and the ufuncs of
 `gpusched.emit.operations`. Ufuncs of other libraries, such as numba's, are no `numpy.ufunc`:
 `LIBRARIES` says what knows them.
 
@@ -91,8 +91,8 @@ NAMES: dict[str, dict[str, str]] = {
         "gpusched.adapters.tasks": "renamed",
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
         METHODS: "flatten ravel repeat reshape squeeze transpose",
-        "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to flip fliplr flipud moveaxis ravel "
-        "repeat reshape roll rollaxis stack swapaxes tile",
+        "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to copy flip fliplr flipud moveaxis "
+        "ravel repeat reshape roll rollaxis stack swapaxes tile",
     },
     "keeps": {
         "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",

@@ -1,7 +1,6 @@
 """NumPy functions (not ufuncs) and array methods that are recorded, in terms of nodes.
 
-The parameters of each are the ones it honours: `gpusched.record.chunk.honoured` hands a call with
-any other over to NumPy, as it does where one raises `UnfusibleError`.
+The parameters of each are the ones that it honours (`gpusched.record.handlers`).
 """
 
 from __future__ import annotations
@@ -11,39 +10,22 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
-from gpusched.emit.dtypes import HALF, SUPPORTED, part
-from gpusched.emit.floatingpoint import REPORTED, note, silent
+from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.operations import CLIP
-from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.plan.expression import Apply, Leaf, Node, Scalar, UnfusibleError, postorder
+from gpusched.plan.layout import falls
 from gpusched.record import parts
-from gpusched.record.catalogue import own
-from gpusched.record.chunk import (
-    UFUNC_METHODS,
-    LazyChunk,
-    complex_chunk,
-    compute,
-    elementwise,
-    operand,
-    parts_of,
-    records,
-    records_method,
-    viewed,
-)
-from gpusched.record.gathers import window_totals
-from gpusched.record.moments import moments
-from gpusched.record.record import Recorder, copied
+from gpusched.record.chunk import LazyChunk, compute, node_operand, operand, viewed
+from gpusched.record.handlers import records, records_method
+from gpusched.record.ownpieces import copied
+from gpusched.record.record import Recorder
+from gpusched.record.ufuncs import complex_chunk, elementwise, parts_of
+from gpusched.record.views import leaf_view
 
 _MISSING = np._NoValue
-
-
-def _node(recorder: Recorder, value: Any) -> Node:
-    found = operand(recorder, value)
-    if not isinstance(found, Node):
-        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
-    return found
 
 
 # Elementwise ----------------------------------------------------------------------------
@@ -128,7 +110,7 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
 
 @records(np.round, np.around, method="round")
 def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
-    node = _node(recorder, a)
+    node = node_operand(recorder, a)
     if node.dtype.kind != "f" or type(decimals) is not int:
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
     if decimals == 0:
@@ -147,7 +129,7 @@ def _power_of_ten(exponent: int) -> float:
     return found
 
 
-def _parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
+def complex_parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
     """Return the parts of a complex chunk, which are views of it in NumPy."""
     if not isinstance(val, LazyChunk) or val.dtype.kind != "c":
         raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
@@ -157,11 +139,11 @@ def _parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
 
 def _part(recorder: Recorder, val: Any, number: int) -> LazyChunk:
     """Return one of the parts: of an array that exists, the view that others may write to."""
-    found = _parts(val)[number]
+    found = complex_parts(val)[number]
     if not isinstance(val._node, Leaf) or not val.shape:
         return found
     view = (np.real, np.imag)[number]
-    return LazyChunk(recorder, recorder.leaf_view(val._node.register, view))
+    return LazyChunk(recorder, leaf_view(recorder, val._node.register, view))
 
 
 @records(np.real)
@@ -178,7 +160,7 @@ def _imag(recorder: Recorder, val: Any) -> Any:
 def _angle(recorder: Recorder, z: Any, deg: Any = False) -> Any:
     if deg is not False:
         raise UnfusibleError(GraphBreak.OPTION, "option deg")
-    first, second = _parts(z)
+    first, second = complex_parts(z)
     return np.arctan2(second, first)
 
 
@@ -191,14 +173,14 @@ def _real_if_close(recorder: Recorder, a: Any) -> Any:
 
 @records(np.copy)
 def _copy(recorder: Recorder, a: Any) -> Any:
-    made = recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy, copies=True)
+    made = recorder.made_leaf(recorder.register(node_operand(recorder, a)), np.copy, copies=True)
     return LazyChunk(recorder, made, fresh=True)
 
 
 @records(np.nan_to_num)
 def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = None,
                 neginf: Any = None) -> Any:  # fmt: skip
-    node = _node(recorder, x)
+    node = node_operand(recorder, x)
     if node.dtype.kind != "f":
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
     limits = np.finfo(node.dtype)
@@ -330,10 +312,26 @@ def _joined(recorder: Recorder, function: Callable[..., Any], arrays: Any, axis:
     if function is np.concatenate and len(chunks) == 1 and axis is not None:
         (only,) = chunks
         function([np.broadcast_to(np.int8(), only.shape)], axis)
-        if recorder.is_in_c_order(only._node):  # A copy of it is what is computed of it.
-            return LazyChunk(recorder, only._node, fresh=True)
+        if (alone := own_array(only)) is not None:
+            return alone
     found = compute(recorder, function, (chunks,), {"axis": axis}, copies=True)
     return LazyChunk(recorder, found._node, fresh=True)
+
+
+def own_array(chunk: LazyChunk) -> LazyChunk | None:
+    """Return a copy of a chunk in C order, for which its expression is computed; None if it is not.
+
+    So it is where the chunk's array is known to be in that order, as elementwise results are.
+    """
+    recorder = chunk._recorder
+    for each in postorder([chunk._node], lambda each: id(each) in recorder.done):
+        if id(each) in recorder.done:
+            array = recorder.contents[recorder.done[id(each)]]
+            if not falls(array.shape, array.strides):
+                return None
+        elif not isinstance(each, Apply | Scalar):
+            return None
+    return LazyChunk(recorder, chunk._node, fresh=True)
 
 
 # What is known from dtype and shape -----------------------------------------------------
@@ -372,7 +370,7 @@ def _isrealobj(recorder: Recorder, x: Any) -> bool:
 def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any, shape: Any) -> Any:
     if not isinstance(fill, bool | int | float | np.generic):
         raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
-    target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
+    target = node_operand(recorder, a).dtype if dtype is None else np.dtype(dtype)
     # The caller may change a list.
     shape = a.shape if shape is None else _kept(shape)
     found = recorder.call(recorder.device.full, (shape, fill, target), {}, copies=True)
@@ -399,218 +397,6 @@ def _full_like(
     recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None
 ) -> Any:
     return _filled(recorder, a, fill_value, dtype, shape)
-
-
-# Reductions -----------------------------------------------------------------------------
-
-
-def _axes(node: Node, axis: Any) -> tuple[int, ...]:
-    if axis is None:
-        return tuple(range(node.ndim))
-    given = axis if type(axis) is tuple else (axis,)
-    if not all(type(each) is int or isinstance(each, np.integer) for each in given):
-        raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
-    return tuple(sorted(normalize_axis_tuple(given, node.ndim)))
-
-
-def _keeps(keepdims: Any) -> bool:
-    if type(keepdims) not in (bool, int):
-        raise UnfusibleError(GraphBreak.OPTION, f"keepdims {keepdims!r}")
-    return bool(keepdims)
-
-
-def total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
-    """Return the dtype in which NumPy adds up: at least 64 bits for integers."""
-    if wanted is not None:
-        return np.dtype(wanted)
-    if dtype.kind in "bi":
-        return np.dtype(np.int64)
-    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
-
-
-def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
-    """Return the dtype in which NumPy joins values of another one.
-
-    Raises
-    ------
-    UnfusibleError
-        If another one is wanted where values are neither added nor multiplied.
-    """
-    if combine in ("add", "multiply"):
-        return total_dtype(dtype, wanted)
-    if wanted is not None:
-        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
-    return np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype
-
-
-def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-            keepdims: Any = False, combine: str = "add") -> LazyChunk:  # fmt: skip
-    """Record the values of an array joined along axes."""
-    given = _node(recorder, a)
-    node = recorder.cast(given, joined_dtype(combine, given.dtype, dtype))
-    if not node.shape and type(axis) is int and axis in (0, -1):
-        axis = None  # as NumPy has it
-    keep, axes = _keeps(keepdims), _axes(node, axis)
-    if (keep and not node.shape) or (node.shape and not axes):
-        raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    found = window_totals(recorder, given, node.dtype, axes, keep) if combine == "add" else None
-    if found is None:
-        found = recorder.reduce(combine, node, axes, keep)
-    return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
-
-
-def _count(node: Node, axis: Any) -> int:
-    count = 1
-    for k in _axes(node, axis):
-        count *= node.shape[k]
-    return count
-
-
-@records(np.mean, method="mean")
-def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-          keepdims: Any = False) -> Any:  # fmt: skip
-    node = _node(recorder, a)
-    halves = dtype is None and node.dtype == HALF
-    if dtype is None and node.dtype.kind in "biu":
-        dtype = np.float64
-    # NumPy adds float16 up in float32, and rounds the quotient.
-    total = reduced(recorder, a, axis, np.float32 if halves else dtype, keepdims=keepdims)
-    if total.dtype.kind not in "fc":
-        raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
-    found = np.true_divide(total, _count(node, axis))
-    return found.astype(HALF) if halves else found
-
-
-@records(np.var, method="var")
-def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
-         keepdims: Any = False) -> Any:  # fmt: skip
-    node = _node(recorder, a)
-    if dtype is None and node.dtype.kind in "biu":
-        dtype = np.float64
-    if dtype is not None and np.dtype(dtype).kind != "f":
-        raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
-    if dtype is None and node.dtype.kind == "c":
-        dtype = part(node.dtype)
-    kept = np.dtype(dtype or node.dtype)
-    if kept == HALF:
-        raise UnfusibleError(GraphBreak.DTYPE, "variance in float16, each step of which is rounded")
-    count = _count(node, axis)
-    divisor = count - ddof
-    if divisor <= 0:
-        raise UnfusibleError(GraphBreak.EMPTY, "no degrees of freedom left")
-    axes = _axes(node, axis)
-    if not axes or 0 in node.shape:
-        raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
-    keep = _keeps(keepdims)
-    if node.dtype.kind == "c":
-        first, second = (moments(each, axes, count, keep, dtype=kept).squares for each in _parts(a))
-        squares = first + second
-    else:
-        squares = moments(a, axes, count, keep, dtype=kept).squares
-    found = recorder.cast((squares / divisor)._node, kept)
-    return LazyChunk(recorder, found, scalar=not found.shape)
-
-
-@records(np.std, method="std")
-def _std(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
-         keepdims: Any = False) -> Any:  # fmt: skip
-    return np.sqrt(_var(recorder, a, axis, dtype, ddof=ddof, keepdims=keepdims))
-
-
-@records(np.count_nonzero)
-def _count_nonzero(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    if axis is None:
-        raise UnfusibleError(GraphBreak.OPTION, "count_nonzero gives a Python integer")
-    return reduced(recorder, a != 0, axis, keepdims=keepdims)
-
-
-# Reductions that skip NaN ---------------------------------------------------------------
-
-
-def without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
-    """Return a lazy chunk with a number instead of NaN."""
-    return np.where(np.isnan(a), instead, a) if a.dtype.kind in "fc" else a
-
-
-def _nansum(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-            keepdims: Any = False) -> Any:  # fmt: skip
-    if not isinstance(a, LazyChunk):
-        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(a).__name__}")
-    replaced = without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
-    return reduced(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
-
-
-@own("portable")
-def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
-    """Return an array; where it has NaN, NumPy repeats the calls and warns of slices of NaN."""
-    if np.isnan(array).any():
-        note(REPORTED)
-    return array
-
-
-def report_if_nan(found: LazyChunk) -> LazyChunk:
-    """Record that NumPy repeats the calls where there is NaN, since it may warn of it."""
-    recorder = found._recorder
-    if silent():
-        return found
-    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
-    return LazyChunk(recorder, checked, scalar=not checked.shape)
-
-
-@records(np.nanmean)
-def _nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-             keepdims: Any = False) -> Any:  # fmt: skip
-    """Record NumPy's mean without NaN: the sum by the count, in the dtype of the sum."""
-    node = _node(recorder, a)
-    if node.dtype.kind not in "fc":
-        return _mean(recorder, a, axis, dtype, keepdims=keepdims)
-    if dtype is not None or node.dtype.kind == "c" or node.dtype == HALF:
-        raise UnfusibleError(GraphBreak.DTYPE, f"a mean without NaN of {node.dtype}, or in another")
-    total = _nansum("add", recorder, a, axis, keepdims=keepdims)
-    count = reduced(recorder, ~np.isnan(a), axis, keepdims=keepdims)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.true_divide(total, count).astype(total.dtype)
-    return report_if_nan(found)
-
-
-def _nanextreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
-                keepdims: Any = False) -> Any:  # fmt: skip
-    found = reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
-    if found.dtype.kind != "f":
-        return found
-    return report_if_nan(found)
-
-
-def _total(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-           keepdims: Any = False) -> Any:  # fmt: skip
-    return reduced(recorder, a, axis, dtype, keepdims=keepdims, combine=combine)
-
-
-def _extreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
-             keepdims: Any = False) -> Any:  # fmt: skip
-    return reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
-
-
-for _name, _combine in {"sum": "add", "prod": "multiply"}.items():
-    records(getattr(np, _name), method=_name)(partial(_total, _combine))
-for _name, _combine in {"min": "minimum", "max": "maximum", "any": "logical_or",
-                        "all": "logical_and"}.items():  # fmt: skip
-    records(getattr(np, _name), method=_name)(partial(_extreme, _combine))
-records(np.amin)(partial(_extreme, "minimum"))
-records(np.amax)(partial(_extreme, "maximum"))
-records(np.nansum)(partial(_nansum, "add"))
-records(np.nanprod)(partial(_nansum, "multiply"))
-records(np.nanmin)(partial(_nanextreme, "fmin"))
-records(np.nanmax)(partial(_nanextreme, "fmax"))
-
-
-def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, *,
-            keepdims: Any = False) -> Any:  # fmt: skip
-    """Record ``ufunc.reduce``."""
-    return reduced(self._recorder, self, axis, dtype, keepdims=keepdims, combine=ufunc.__name__)
-
-
-UFUNC_METHODS["reduce"] = _reduce
 
 
 # Methods that are not functions ---------------------------------------------------------

@@ -1,27 +1,24 @@
-"""Elements that kernels read in place: chosen by integers along one axis, or in sliding windows.
+"""Elements that are chosen by integers along one axis, which kernels read in place.
 
 ``x - means[months]`` is one kernel, which makes no array of the means of all days. Integers are
 checked as NumPy checks them before a kernel reads anything.
-
-``sliding_window_view(x, 30, 0).mean(axis=-1)`` is one kernel as well, without an array of all
-windows. It reads each element once from memory, and as often as it is in a window from the cache.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, axis_of, operand, records, records_method
+from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.derived import derived
+from gpusched.record.handlers import axis_of, records, records_special
 from gpusched.record.record import Recorder
+from gpusched.record.views import gather
 
 LABEL = np.dtype(np.int64)
 """Of the labels that kernels read."""
@@ -80,17 +77,17 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
     marks = operand(recorder, labels)
     if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
         raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
-    places = recorder.derived(marks, located, node.shape[axis], axis)
-    return LazyChunk(recorder, recorder.gather(node, places, axis), fresh=True)
+    places = derived(recorder, marks, located, node.shape[axis], axis)
+    return LazyChunk(recorder, gather(recorder, node, places, axis), fresh=True)
 
 
 def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:
     """Record elements at labels that are as kernels take them, and known to be in bounds."""
     recorder = array._recorder
-    return LazyChunk(recorder, recorder.gather(array._node, labels, axis), fresh=True)
+    return LazyChunk(recorder, gather(recorder, array._node, labels, axis), fresh=True)
 
 
-@records_method("__getitem__")
+@records_special("__getitem__")
 def _getitem(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> Any:
     """Record an index of slices and one row of integers."""
     rows = [k for k, item in enumerate(items) if isinstance(item, LazyChunk | np.ndarray)]
@@ -142,117 +139,3 @@ def _ravel_multi_index(recorder: Recorder, multi_index: Any, dims: Any, mode: An
         place = place % length if mode == "wrap" else np.clip(place, 0, length - 1)
         found = found * length + place
     return found
-
-
-def windows(array: Any, window_shape: Any, axis: Any) -> Any:
-    """Return what `numpy.lib.stride_tricks.sliding_window_view` does, of NumPy's or CuPy's array.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.record.gathers import windows
-    >>> windows(np.arange(4), 2, None)
-    array([[0, 1],
-           [1, 2],
-           [2, 3]])
-    """
-    if type(array) is np.ndarray:
-        return sliding_window_view(array, window_shape, axis)
-    # Of an array without elements in memory, for the shape and NumPy's errors.
-    shown = sliding_window_view(np.broadcast_to(np.int8(), array.shape), window_shape, axis)
-    axes = range(array.ndim) if axis is None else np.atleast_1d(axis)
-    strides = (*array.strides, *(array.strides[int(each)] for each in axes))
-    library: Any = sys.modules[type(array).__module__.partition(".")[0]]
-    return library.lib.stride_tricks.as_strided(array, shown.shape, strides)
-
-
-@records(sliding_window_view)
-def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
-             subok: bool = False, writeable: bool = False) -> LazyChunk:  # fmt: skip
-    """Record windows of a chunk, which is computed once before."""
-    if subok or writeable:
-        raise UnfusibleError(GraphBreak.OPTION, "windows that may be written to")
-    if not isinstance(x, LazyChunk) or not x.shape:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "windows of an array without axes")
-    x._fresh = False
-    register = recorder.register(x._node)
-    found = recorder.leaf_view(register, lambda array: windows(array, window_shape, axis))
-    return LazyChunk(recorder, found)
-
-
-MANY_TIMES = 8
-"""In how many windows an element is, at least, where running totals are kept: sums of 8 million
-windows of bool took 36 ms instead of 41 there, and 34 instead of 76 of 30 elements each; of int32
-the same at 8, and 37 instead of 49 at 30 (processor time, with the rest of the task)."""
-
-NARROW = tuple(np.dtype(f"{kind}{size}") for size in (1, 2, 4) for kind in "ui")
-"""Dtypes that running totals are kept in if sums of windows fit."""
-
-
-def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[int, ...],
-                  keepdims: bool) -> Node | None:  # fmt: skip
-    """Record sums of integers in windows as differences of running totals; None if not that.
-
-    Parameters
-    ----------
-    node
-        What is added up.
-    dtype
-        In which it is.
-    axes
-        Over which, ascending.
-    keepdims
-        Whether these stay, with length 1.
-
-    Notes
-    -----
-    An element costs one addition for its running total, and a window two, however long it is. It is
-    exact: NumPy's integers are numbers modulo a power of two, in which a total less one before it
-    is the sum of what is between. That holds of fewer bits, too, if they can hold the sum.
-
-    On a GPU, whose threads have windows in their caches, each window is added up for itself.
-    """
-    host = recorder.device.can.host_memory
-    if not host or len(axes) != 1 or node.dtype.kind not in "biu" or dtype.kind not in "iu":
-        return None
-    if not isinstance(node, Leaf) or 0 in node.shape:
-        return None
-    (over,), strides = axes, recorder.stand_ins(Register(node.register)).strides
-    length, step = node.shape[over], strides[over]
-    # From one window to the next are whole elements, in the direction that windows have.
-    along = [k for k, n in enumerate(node.shape) if k != over and n > 1 and step
-             and strides[k] % step == 0 and strides[k] // step > 0]  # fmt: skip
-    found = {k: (node.shape[k] - 1) * (strides[k] // step) + length for k in along}
-    if not found:
-        return None
-    axis, count = min(found.items(), key=lambda item: item[1])
-    if node.shape[axis] * length < MANY_TIMES * count:
-        return None
-    jump = strides[axis] // step
-
-    def elements(array: np.ndarray) -> np.ndarray:
-        """Return what windows are of, from the first one's start to the last one's end."""
-        shape, moves = list(array.shape), list(array.strides)
-        shape[axis], moves[axis] = count, moves[over]
-        del shape[over], moves[over]
-        return as_strided(array, shape, moves, writeable=False)
-
-    given = None if node.dtype.kind == "b" else np.iinfo(node.dtype)
-    least, most = (0, length) if given is None else (given.min * length, given.max * length)
-    narrower = (d for d in NARROW if d.itemsize < dtype.itemsize)
-    fits = (d for d in narrower if np.iinfo(d).min <= least and most <= np.iinfo(d).max)
-    narrow, place = next(fits, dtype), axis - (over < axis)
-    source = recorder.leaf_view(node.register, elements)
-    value = recorder.cast(source, narrow)
-    totals = recorder.register(recorder.scan("add", value, place))
-
-    def of(register: int, first: int) -> Node:
-        """Return the elements from which, or to which, windows go."""
-        index: list[Any] = [slice(None)] * (node.ndim - 1)
-        index[place] = slice(first, first + count - length + 1, jump)
-        index[over:over] = [np.newaxis] * keepdims
-        return recorder.cast(recorder.leaf_view(register, lambda a: a[tuple(index)]), narrow)
-
-    starts = of(totals, 0), of(recorder.register(source), 0)
-    between = recorder.apply("subtract", (of(totals, length - 1), starts[0]), narrow)
-    return recorder.cast(recorder.apply("add", (between, starts[1]), narrow), dtype)

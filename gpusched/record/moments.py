@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpusched.record import accumulation
 from gpusched.record.chunk import LazyChunk
 
 NARROW, WIDE = np.dtype(np.float32), np.dtype(np.float64)
@@ -72,7 +73,7 @@ def moments(
     # Kernels that write each result by itself join nothing along axes of one value.
     alone = can is not None and can.begins and all(a.shape[axis] == 1 for axis in axes)
     if can is not None and can.moments and not skip and not alone:
-        nodes = a._recorder.moments(a._node, axes, keepdims)
+        nodes = accumulation.moments(a._recorder, a._node, axes, keepdims)
         mean, rest, squares = (LazyChunk(a._recorder, node) for node in nodes)
         return Moments(mean, rest, held_in(squares, dtype))
     # Of an array, who asks finds what is infinite or NaN; kernels find what makes it so.

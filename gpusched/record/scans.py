@@ -15,9 +15,12 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.emit.policy import SCANNED_BLOCK
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, axis_of, compute, records
-from gpusched.record.functions import joined_dtype, total_dtype, without_nan
-from gpusched.record.record import CUMULATED, Recorder
+from gpusched.record.accumulation import CUMULATED, few_lanes, scan
+from gpusched.record.chunk import LazyChunk, compute
+from gpusched.record.compound import assembled
+from gpusched.record.handlers import UFUNC_METHODS, axis_of, records
+from gpusched.record.record import Recorder
+from gpusched.record.reductions import joined_dtype, total_dtype, without_nan
 
 
 def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk:
@@ -46,10 +49,10 @@ def scanned(array: Any, combine: str, axis: Any, dtype: Any = None) -> LazyChunk
     recorder = array._recorder
     value = recorder.cast(array._node, array.dtype if dtype is None else np.dtype(dtype))
     place = axis_of(0 if axis is None else axis, array.ndim)
-    if combine not in CUMULATED and 0 not in array.shape and recorder.few_lanes(value, place):
+    if combine not in CUMULATED and 0 not in array.shape and few_lanes(recorder, value, place):
         found = _in_blocks(LazyChunk(recorder, value), combine, place)._node
     else:
-        found = recorder.scan(combine, value, place)
+        found = scan(recorder, combine, value, place)
     return LazyChunk(recorder, found, fresh=found is not array._node)
 
 
@@ -66,7 +69,7 @@ def _in_blocks(array: LazyChunk, combine: str, axis: int) -> LazyChunk:
     recorder.register(array._node)  # computed once for both
     before = (slice(None),) * axis
     first = _of_whole_blocks(array[*before, :whole], combine, axis)
-    rest = LazyChunk(recorder, recorder.scan(combine, array[*before, whole:]._node, axis))
+    rest = LazyChunk(recorder, scan(recorder, combine, array[*before, whole:]._node, axis))
     rest = _joined(first[*before, -1:], rest, combine)
     return compute(recorder, np.concatenate, ([first, rest],), {"axis": axis}, copies=True)
 
@@ -75,14 +78,14 @@ def _of_whole_blocks(array: LazyChunk, combine: str, axis: int) -> LazyChunk:
     recorder, shape = array._recorder, array.shape
     count = shape[axis] // SCANNED_BLOCK
     if count < 2:
-        return LazyChunk(recorder, recorder.scan(combine, array._node, axis))
+        return LazyChunk(recorder, scan(recorder, combine, array._node, axis))
     blocks: Any = np.reshape(array, (*shape[:axis], count, SCANNED_BLOCK, *shape[axis + 1 :]))
-    inside = LazyChunk(recorder, recorder.scan(combine, blocks._node, axis + 1))
+    inside = LazyChunk(recorder, scan(recorder, combine, blocks._node, axis + 1))
     before = (slice(None),) * axis
     ends = _in_blocks(inside[*before, :, -1], combine, axis)
     later = _joined(ends[*before, :-1, np.newaxis], inside[*before, 1:], combine)
     parts = [((*before, slice(1)), inside[*before, :1]), ((*before, slice(1, None)), later)]
-    whole = recorder.assembled([(index, part._node) for index, part in parts], inside._node)
+    whole = assembled(recorder, [(index, part._node) for index, part in parts], inside._node)
     found: Any = np.reshape(LazyChunk(recorder, whole), shape)
     return found
 

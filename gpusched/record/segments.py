@@ -13,11 +13,14 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.record.chunk import UFUNC_METHODS, LazyChunk, axis_of, operand, records
-from gpusched.record.functions import joined_dtype
+from gpusched.record.accumulation import segments
+from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.derived import derived
 from gpusched.record.gathers import LABEL, at
+from gpusched.record.handlers import UFUNC_METHODS, axis_of, records
 from gpusched.record.moments import corrected, held_in
 from gpusched.record.record import Recorder
+from gpusched.record.reductions import joined_dtype
 
 
 def placed(labels: np.ndarray, count: int) -> np.ndarray:
@@ -76,7 +79,7 @@ def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtyp
     value = recorder.cast(node, node.dtype if dtype is None else np.dtype(dtype))
     if initial is None:
         initial = identity_value(combine, value.dtype)
-    found = recorder.segments(combine, value, marks, count, axis, initial)
+    found = segments(recorder, combine, value, marks, count, axis, initial)
     return LazyChunk(recorder, found, fresh=True)
 
 
@@ -141,7 +144,7 @@ def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
         raise UnfusibleError(GraphBreak.OPERAND, "labels that are not a row of integers")
     if node.shape != array.shape[axis : axis + 1]:
         raise UnfusibleError(GraphBreak.OPERAND, "labels of another length than the axis")
-    return recorder.derived(node, placed, count)
+    return derived(recorder, node, placed, count)
 
 
 @records(np.bincount)

@@ -23,10 +23,12 @@ from gpusched.emit.policy import LANES, LONGEST_LANE
 from gpusched.plan.expression import Node, Table, UnfusibleError
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, operand, records
-from gpusched.record.functions import report_if_nan
+from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.derived import derived, table_of
 from gpusched.record.gathers import LABEL, at
+from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
+from gpusched.record.reductions import report_if_nan
 from gpusched.record.segments import placed
 
 RANK = np.dtype(np.int64)
@@ -169,11 +171,11 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
     if ordered:
-        leaf = recorder.derived(array._node, in_order, axes, length)
+        leaf = derived(recorder, array._node, in_order, axes, length)
     else:
-        leaf = recorder.derived(array._node, side_by_side, axes, unfilled=unfilled)
+        leaf = derived(recorder, array._node, side_by_side, axes, unfilled=unfilled)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
-    return Lanes(array, axes, recorder.table(leaf), recorder.constant(starts), length, ordered)
+    return Lanes(array, axes, table_of(recorder, leaf), recorder.constant(starts), length, ordered)
 
 
 def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
@@ -190,11 +192,11 @@ def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
         Where no kernel selects from them; the message is the reason.
     """
     recorder, marks = array._recorder, operand(array._recorder, labels)
-    order = recorder.derived(marks, by_label, count)
+    order = derived(recorder, marks, by_label, count)
     whole = lanes_of(at(array, order, array.ndim - 1), -1)
     if whole.ordered:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "few lanes of several labels each on a GPU")
-    ends = LazyChunk(recorder, recorder.derived(marks, ends_of, count))
+    ends = LazyChunk(recorder, derived(recorder, marks, ends_of, count))
     starts = LazyChunk(recorder, whole.starts)[..., np.newaxis] + ends[:-1]
     return replace(whole, starts=starts._node, length=ends[1:] - ends[:-1])
 

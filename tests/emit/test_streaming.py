@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpusched.emit.floatingpoint import DIVIDE, IS_X86, take
 from gpusched.emit.policy import BLOCK, STREAMED
 from gpusched.inspection.machinecode import cpu_llvm
-from gpusched.plan import schedule
+from gpusched.plan import kernelbuilder
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 
@@ -35,7 +35,7 @@ def streamed(function: Callable[..., Any], *arrays: np.ndarray) -> list[bool]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small results be streamed, too."""
-    monkeypatch.setattr(schedule, "STREAMED", 1)
+    monkeypatch.setattr(kernelbuilder, "STREAMED", 1)
 
 
 def test_large_results_are_streamed() -> None:
@@ -71,7 +71,7 @@ def test_short_rows_are_not() -> None:
 
 
 def test_kernels_for_other_machines_have_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "IS_X86", False)
+    monkeypatch.setattr(kernelbuilder, "IS_X86", False)
     (launch,) = record(lambda a: a * 2 + 1, numbers(LARGE)).launches
     assert not launch.kernel.kernel.streamed
 

@@ -13,7 +13,7 @@ import pytest
 import gpusched
 from gpusched.backends.cuda import runtime
 from gpusched.graph import decisions
-from gpusched.graph.segment import Segment
+from gpusched.graph.traced import Trace
 
 cupy = pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
 pytestmark = pytest.mark.gpu
@@ -27,7 +27,7 @@ def computed(step: float) -> Any:
 
 @pytest.mark.parametrize(
     ("owner", "name", "steps"), [(runtime.GpuRuntime, "compile", (3.25, 7.5)),
-                                 (Segment, "trace", (4.25, 8.5))]
+                                 (Trace, "__init__", (4.25, 8.5))]
 )  # fmt: skip
 def test_failures_warn_once_and_count(
     owner: type, name: str, steps: tuple[float, ...], monkeypatch: pytest.MonkeyPatch

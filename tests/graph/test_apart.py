@@ -12,7 +12,8 @@ import pytest
 import gpusched
 from gpusched.adapters.tasks import Task, TaskRef, identity_cast
 from gpusched.breaks import GraphBreak
-from gpusched.graph.rewrite import Functions, translated
+from gpusched.graph.functiontraits import Functions
+from gpusched.graph.rewrite import translated
 from gpusched.graph.table import PASSES
 from gpusched.plan import shortage
 from gpusched.store.statistics import reset_statistics, statistics

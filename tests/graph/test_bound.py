@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph import enable
-from gpusched.graph.segment import Segment
+from gpusched.graph.traced import Trace
 from gpusched.store.statistics import reset_statistics, statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
@@ -101,17 +101,17 @@ def test_another_value_for_as_long_as_a_recording_takes(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function = FUNCTIONS[name]
-    plain, recordings = Segment.trace, []
+    plain, recordings = Trace.__init__, []
 
-    def trace(self: Segment, *args: Any, **kwargs: Any) -> Any:
+    def trace(self: Trace, *args: Any, **kwargs: Any) -> None:
         set_all(50.0)
         try:
             recordings.append(self)
-            return plain(self, *args, **kwargs)
+            plain(self, *args, **kwargs)
         finally:
             set_all(2.0)
 
-    monkeypatch.setattr(Segment, "trace", trace)
+    monkeypatch.setattr(Trace, "__init__", trace)
     reset_statistics()
     x = da.from_array(np.arange(12.0), chunks=3)
     with enable(), dask.config.set({"gpusched.fusion.strict": True}):

@@ -13,6 +13,7 @@ import pytest
 import gpusched
 from gpusched.graph import fusible
 from gpusched.graph.segment import OTHER_WAYS, WAYS, Segment
+from gpusched.plan.plan import Plan
 
 from .examining import why_unsafe
 from .mapping import compare, mapped
@@ -89,8 +90,18 @@ def complains(x: Any) -> Any:
     return np.sqrt(x) + 1
 
 
+def by_a_copy(x: Any) -> Any:
+    y = x.copy()
+    y -= 1
+    return y * 2 if (y > 0).all() else y + 3
+
+
+def by_numpys_copy(x: Any) -> Any:
+    return x + 1 if (np.copy(x) > 0).all() else x * 3
+
+
 FUNCTIONS = [skips_nan, both, either, not_all, between, by_bool, by_a_count, by_an_element,
-             by_what_is_computed, asserts, complains]  # fmt: skip
+             by_what_is_computed, by_a_copy, by_numpys_copy, asserts, complains]  # fmt: skip
 
 CHUNKS = {
     "alike": [chunk()] * 3,
@@ -135,24 +146,31 @@ def test_plans_that_were_given_up_do_not_come_back(monkeypatch: pytest.MonkeyPat
     factor = 2.0
     failed = False
     given_up: list[Any] = []
-    replay = Segment._replay
+    segments: list[Segment] = []
+    replayed, run = Segment._replayed, Plan.run
 
     def function(x: Any) -> Any:
         return x * factor + (1 if (x > 0).all() else 2)
 
-    def replayed(segment: Any, plan: Any, *args: Any) -> None:
+    def noted(segment: Segment, *args: Any) -> bool:
+        segments.append(segment)
+        return replayed(segment, *args)
+
+    def ran(plan: Plan, *args: Any) -> Any:
         nonlocal factor, failed
         assert not any(plan is each for each in given_up)
         failed, before = True, failed
-        replay(segment, plan, *args)
+        result = run(plan, *args)
         failed = False
         if before and not given_up:  # As another thread's next task does while this one runs.
-            found = segment._plans.now()
-            given_up.extend(plan for _, ways in found for plan in ways.plans)
+            found: list[Any] = segments[-1].remembered.values()
+            given_up.extend(plan for plans in found for plan in plans.plans)
             factor = 3.0
-            segment.examined()
+            segments[-1].examined()
+        return result
 
-    monkeypatch.setattr(Segment, "_replay", replayed)
+    monkeypatch.setattr(Segment, "_replayed", noted)
+    monkeypatch.setattr(Plan, "run", ran)
     found = mapped(function, *[chunk(v) for v in (1.0, -1.0) * 4])
     assert isinstance(found, np.ndarray)
     assert len(given_up) == 2

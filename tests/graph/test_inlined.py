@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph import tiled
-from gpusched.graph.segment import Segment
+from gpusched.graph import calling, tiled
 from gpusched.graph.tiled import Tiled
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -39,13 +38,13 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tiled, bool]]:
     """Return what segments have run in another order than that of the functions, and whether it
     went well."""
     found: list[tuple[Tiled, bool]] = []
-    run = Segment._tried
+    run = calling._tried
 
-    def noted(self: Segment, order: Tiled, registers: Any) -> bool:
-        found.append((order, run(self, order, registers)))
+    def noted(order: Tiled, registers: Any) -> bool:
+        found.append((order, run(order, registers)))
         return found[-1][1]
 
-    monkeypatch.setattr(Segment, "_tried", noted)
+    monkeypatch.setattr(calling, "_tried", noted)
     return found
 
 

@@ -17,7 +17,7 @@ from gpusched.backends import cache
 from gpusched.graph import fusible
 from gpusched.graph import program as lasting
 from gpusched.graph.program import lasts
-from gpusched.graph.segment import held
+from gpusched.graph.remembered import held
 from gpusched.newest import Newest
 from gpusched.record.catalogue import FUSIBLE
 from gpusched.store.statistics import statistics
@@ -205,7 +205,7 @@ def test_arrays_that_plans_hold_are_few():
                 plan
                 for program in lasting._recent.values()
                 for part in program.segments
-                for plan in part._plans.values()
+                for plan in part.remembered.values()
             ]
             bytes_held.append(sum(map(held, plans)))
     assert max(bytes_held) <= 2 * 220_000 * 8

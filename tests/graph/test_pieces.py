@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends import cache, devices
-from gpusched.graph import inputs, pieces, segment
+from gpusched.graph import inputs, pieces, traced
 from gpusched.graph.program import Program
 from gpusched.plan import shortage
 from gpusched.plan.plan import Register
@@ -98,7 +98,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], SmallDevice]:
         def device_of(value: Any) -> devices.Device | None:
             return device if type(value) is np.ndarray else None
 
-        for module in (inputs, segment, pieces):
+        for module in (inputs, traced, pieces):
             monkeypatch.setattr(module, "device_of", device_of)
         return found
 
@@ -130,7 +130,7 @@ def test_running_out_of_memory_does_not_change_how_the_next_chunk_runs(
         tried(x, x)
     found.largest = math.inf
     np.testing.assert_array_equal(tried(x, x), np.maximum((x + x) * x - x, x))
-    assert tried.segments[0]._plans
+    assert tried.segments[0].remembered.values()
 
 
 def test_arrays_are_joined_before_what_is_done_in_parts(

@@ -13,9 +13,11 @@ import pytest
 from gpusched.adapters.tasks import Task, TaskRef
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
+from gpusched.graph.calling import Calling
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import shown
-from gpusched.graph.segment import Segment
+from gpusched.graph.showing import shown
+from gpusched.plan import tiers
+from gpusched.plan.plan import Plan
 from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused", "kernels_at_once")
@@ -110,27 +112,27 @@ def test_a_program_and_the_one_whose_result_is_shown_are_kept_together() -> None
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
-    """Return the recorded segments whose functions NumPy has run, once for each time."""
-    found: list[Segment] = []
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Calling]:
+    """Return what has called the functions of recorded segments, once for each time."""
+    found: list[Calling] = []
 
     def note(name: str) -> None:
-        run = getattr(Segment, name)
+        run = getattr(Calling, name)
 
-        def noted(self: Segment, *args: Any, **kwargs: Any) -> None:
-            if self.recorded:
+        def noted(self: Calling, *args: Any, **kwargs: Any) -> None:
+            if all(step.recorded for _, step in self.steps):
                 found.append(self)
             run(self, *args, **kwargs)
 
-        monkeypatch.setattr(Segment, name, noted)
+        monkeypatch.setattr(Calling, name, noted)
 
-    for name in ("call", "_call_in_tiles"):
+    for name in ("one_by_one", "in_tiles"):
         note(name)
     return found
 
 
 def test_before_kernels_are_compiled_the_first_run_shows_numpy_s_layout(
-    runs: list[Segment],
+    runs: list[Calling],
 ) -> None:
     """A first call takes as long as plain dask's: nothing is computed only to be looked at."""
     with dask.config.set({"gpusched.fusion.compile": "off"}):
@@ -144,7 +146,7 @@ def test_before_kernels_are_compiled_the_first_run_shows_numpy_s_layout(
 
 
 def test_no_kernel_is_asked_for_where_the_first_run_shows_another_layout(
-    runs: list[Segment],
+    runs: list[Calling],
 ) -> None:
     with dask.config.set({"gpusched.fusion.compile": "background"}):
         x = array().T * 3 + da.from_array(VALUES.T.copy(), chunks=(6, 4), name=False)[:, ::-1]
@@ -156,11 +158,29 @@ def test_no_kernel_is_asked_for_where_the_first_run_shows_another_layout(
     assert len(runs) == 1
 
 
-def test_numpy_is_not_asked_where_no_array_comes_out(runs: list[Segment]) -> None:
+def test_numpy_is_asked_before_kernels_run_that_become_ready_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = array().T * 4 + da.from_array(VALUES.T.copy(), chunks=(6, 4), name=False)[:, ::-1]
+    x.compute(scheduler="sync")  # Its kernels are compiled: nobody sees the layout here.
+    found: list[bool] = []
+
+    def is_ready(plan: Plan) -> bool:
+        found.append(bool(found) and ready(plan))
+        return found[-1]
+
+    ready = tiers.is_ready
+    monkeypatch.setattr(tiers, "is_ready", is_ready)
+    with dask.config.set({"gpusched.fusion.compile": "background"}):
+        assert dask.compute(*readers(x), scheduler="sync")[1].tolist() == [list(seen(x))]
+    assert found and not found[0]
+
+
+def test_numpy_is_not_asked_where_no_array_comes_out(runs: list[Calling]) -> None:
     """Dictionaries of dask's are not compared, so that nothing is learned from another run."""
     x = da.from_array(VALUES, chunks=(2, 6), name=False)
     x.std(axis=0).persist(scheduler="sync")
-    functions = {step.function.__name__ for segment in runs for _, step in segment.steps}
+    functions = {step.function.__name__ for calling in runs for _, step in calling.steps}
     assert "moment_chunk" not in functions
     assert statistics().fused_tasks >= 2
 

@@ -412,7 +412,7 @@ def test_errors_are_reported_in_the_order_of_the_calls(calls: Calls, state: Any)
     ]
     segment = Segment(steps, (0, 1), (1 + len(calls),), True)
     with np.errstate(all=state):
-        expected = told(lambda: segment.call([*inputs, *[None] * len(calls)]))
+        expected = told(lambda: segment.calling.one_by_one([*inputs, *[None] * len(calls)]))
         for _ in range(2):
-            found = told(lambda: segment._call_in_tiles([*inputs, *[None] * len(calls)]))
+            found = told(lambda: segment.calling.in_tiles([*inputs, *[None] * len(calls)]))
             assert found == expected != []

@@ -16,8 +16,9 @@ from dask._task_spec import DataNode, Task
 from gpusched.backends import devices
 from gpusched.backends.buffer_pool import pool
 from gpusched.emit.kernel import Kernel
+from gpusched.graph.functiontraits import Functions
 from gpusched.graph.optimisation import regrouped
-from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.gather import gather

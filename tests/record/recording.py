@@ -16,6 +16,7 @@ from gpusched.backends.devices import HOST, Device
 from gpusched.emit.kernel import Kernel
 from gpusched.plan.plan import Launch, Plan
 from gpusched.record import (  # noqa: F401
+    assignments,
     functions,
     gathers,
     gradients,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.plan.expression import UnrecordableError
-from gpusched.record.chunk import ITEMS
+from gpusched.record.record import ITEMS
 from tests.graph.examining import why_unsafe
 from tests.record.recording import BACKENDS, assert_same, check, record
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpusched.plan.expression import UnrecordableError
+from gpusched.record import chunk
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 from tests.record.recording import check, record
@@ -221,7 +222,7 @@ def test_programs_give_the_bits_of_views_recorded_at_once(
     """So do errors, and what cannot be recorded."""
     seeds = range(first, first + 15)
     found = list(map(recorded, seeds))
-    monkeypatch.setattr(Recorder, "reduces", lambda *_: False)
+    monkeypatch.setattr(chunk, "waits_for_reductions", lambda *_: False)
     for seed, each in zip(seeds, found, strict=True):
         assert_bits(each, recorded(seed))
     assert sum(isinstance(each, tuple) for each in found) > 5

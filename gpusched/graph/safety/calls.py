@@ -44,7 +44,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.graph.safety.outside import CONVERTING, FILLING, FILTERING
 from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has, recorded_form
-from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
+from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.record.recorded import Freezable, RecordedFunction
 
 Names = dict[str, Any]

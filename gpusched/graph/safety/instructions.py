@@ -36,7 +36,7 @@ from gpusched.graph.safety.kinds import (
     lists_in,
     within,
 )
-from gpusched.record.chunk import METHODS, UFUNC_METHODS
+from gpusched.record.handlers import METHODS, UFUNC_METHODS
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter

@@ -19,7 +19,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
-from gpusched.graph.safety import calls, closures, operators
+from gpusched.graph.safety import calls, closures, invocations, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE, State, loaded
 from gpusched.graph.safety.kinds import (
@@ -41,7 +41,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import instructions
 
-RULES = (operators, closures)
+RULES = (operators, invocations, closures)
 """Modules that enter instructions into the table."""
 
 _RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}

@@ -1,0 +1,102 @@
+"""Which floating-point errors a kernel looks for, and by what: the processor's flags, or tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.emit.dtypes import HALF
+from gpusched.emit.floatingpoint import HAS_FLAGS
+from gpusched.emit.kernel import MOMENTS, Test
+from gpusched.emit.operations import DEFINED, has
+from gpusched.plan.expression import Apply, Node, Reduce, Scalar
+
+
+def watched(
+    nodes: Sequence[Node], roots: Sequence[Node], order: list[Apply]
+) -> tuple[int, tuple[Test, ...]]:
+    """Return which of the processor's flags count, and the statements that are tested.
+
+    Parameters
+    ----------
+    nodes, roots
+        A kernel's results, and what each of them is, or is joined of.
+    order
+        The kernel's operations, in order.
+
+    Notes
+    -----
+    The flags show what arithmetic raises. They do not show what a function of several steps
+    raises, or whether a value has been computed that may not matter to what is made of it, or
+    what the compiler has computed of each of a few values.
+    """
+    flags, tests, few = 0, [], _of_few_values(order)
+    needed = set()  # What is written, or added up, as it is
+    for node, root in zip(nodes, roots, strict=True):
+        flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
+        if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS):
+            needed.add(id(root))
+    for number, node in reversed(list(enumerate(order))):
+        shown = HAS_FLAGS and has(node.operation, "arithmetic") and id(node) in needed
+        shown = shown and node.dtype != HALF
+        shown = shown and few.isdisjoint(map(id, node.arguments))
+        if node.reports and shown:
+            flags |= node.reports
+        elif node.reports:
+            tests.append(Test(number, node.reports))
+        if (node.reports or id(node) in needed) and not _hides(node):
+            needed.update(map(id, node.arguments))
+    return flags, tuple(reversed(tests))
+
+
+def chosen(order: list[Apply]) -> set[int]:
+    """Return the constants that values are chosen from before arithmetic is done with those.
+
+    Knowing them, the compiler would do the arithmetic with each, and raise no error when it runs.
+    """
+    choosing = [node for node in order if has(node.operation, "choosing")]
+    made = _made_of(order, {id(node) for node in choosing})
+    reporting = [node for node in order if node.reports and has(node.operation, "arithmetic")]
+    if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
+        return set()
+    return {id(a) for node in choosing for a in _values(node)}
+
+
+def _of_few_values(order: list[Apply]) -> set[int]:
+    """Return the values that are made of booleans, or of whatever else has few values."""
+    few = set()
+    for node in order:
+        whole = node.dtype.kind in "biu" and not has(node.operation, "arithmetic")
+        if has(node.operation, "few") or whole or _values(node)[0].dtype.kind == "b":
+            few.add(id(node))
+    return _made_of(order, few)
+
+
+def _made_of(order: list[Apply], values: set[int]) -> set[int]:
+    """Return some values, and all that are made of them."""
+    found = set(values)
+    for node in order:
+        if not found.isdisjoint(map(id, _values(node))):
+            found.add(id(node))
+    return found
+
+
+def _hides(node: Apply) -> bool:
+    """Return whether an operand may not matter to a result.
+
+    Of a constant NaN, one to the power of anything, and the zero that an integer is multiplied by
+    or masked with, the compiler knows the result.
+    """
+    if node.operation in DEFINED or has(node.operation, "hiding"):
+        return True
+    constants = [a.value for a in node.arguments if isinstance(a, Scalar)]
+    if not constants:
+        return False
+    if node.dtype.kind in "biu":
+        return not has(node.operation, "keeping")
+    powers = node.operation in ("power", "float_power")
+    return any(c != c or (powers and c in (0, 1)) for c in constants)
+
+
+def _values(node: Apply) -> tuple[Node, ...]:
+    """Return the operands that a result is made of; not the condition of `where`."""
+    return node.arguments[1:] if node.operation == "where" else node.arguments

@@ -1,0 +1,131 @@
+"""Assignments to elements of a lazy chunk, which shows another value from then on."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import SUPPORTED
+from gpusched.plan.expression import UnfusibleError
+from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.compound import Box, Compound
+from gpusched.record.handlers import records_special
+from gpusched.record.record import PYTHON_SCALARS, Recorder
+
+
+@records_special("__setitem__")
+def _assign(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> None:
+    """Record ``chunk[index] = value``, for a number or an array.
+
+    For a number, a mask chooses elements, or all of what its axes lead to. Anything else chooses
+    positions along each axis, by itself. An array is written to what slices and positions choose.
+    """
+    if type(value) in (LazyChunk, np.ndarray) and chunk._fresh and chunk.shape:
+        return _write(recorder, chunk, index, value)
+    plain = type(value) in PYTHON_SCALARS or (
+        isinstance(value, np.generic) and value.dtype in SUPPORTED
+    )
+    mask = _chosen(recorder, chunk, index) if chunk.shape else None
+    if not chunk._fresh or mask is None or not plain or chunk.dtype.kind == "c":
+        recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
+    number = _converted(recorder, chunk, value)
+    chunk._node = recorder.apply("where", (mask._node, number, chunk._node), chunk.dtype)
+    return None
+
+
+def _converted(recorder: Recorder, chunk: LazyChunk, value: Any) -> Any:
+    """Return a value in the chunk's dtype as NumPy converts it, with the errors that it reports."""
+    try:
+        return recorder.cast(operand(recorder, value), chunk.dtype)
+    except UnfusibleError as reason:
+        recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
+
+
+def _write(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> None:
+    """Record ``chunk[index] = array``: a part of what the chunk shows from now on."""
+    recorder.go_through(1)
+    found = _region(index, chunk.shape)
+    if found is None:
+        recorder.stop(GraphBreak.CHANGES("assigns an array to what no slices choose"))
+    region, single = found
+    lengths = [each.stop - each.start for each in region]
+    shape = [n for axis, n in enumerate(lengths) if axis not in single]
+    part: Any = LazyChunk(recorder, _converted(recorder, chunk, value))
+    while part.ndim > len(shape) > 0 and part.shape[0] == 1:
+        part = part[0]  # As NumPy does without them.
+    if part.ndim > len(shape):
+        recorder.stop(GraphBreak.CHANGES("assigns an array of more axes than there are"))
+    if part.shape != tuple(shape):
+        part = np.broadcast_to(part if part.shape else part[None], shape)
+    if single:
+        part = part[tuple(None if k in single else slice(None) for k in range(chunk.ndim))]
+    if 0 not in lengths:
+        whole = tuple(slice(0, n) for n in chunk.shape)
+        view = chunk._view
+        parts = view.parts if type(view) is Compound else [(whole, chunk._node)]
+        chunk._known = chunk._like
+        chunk._view = Compound(recorder, [*parts, (region, part._node)], chunk._known)
+
+
+def _region(index: Any, shape: tuple[int, ...]) -> tuple[Box, frozenset[int]] | None:
+    """Return what an index chooses along each axis, and where that is a position; None if more.
+
+    Slices with gaps, masks and lists choose elements that are not side by side.
+    """
+    items = index if type(index) is tuple else (index,)
+    before = next((k for k, item in enumerate(items) if item is Ellipsis), len(items))
+    items = (*items[:before], *items[before + 1 :]) if before < len(items) else items
+    if len(items) > len(shape) or not all(_is_place(item) for item in items):
+        return None
+    rest = (slice(None),) * (len(shape) - len(items))
+    items = (*items[:before], *rest, *items[before:])
+    region = []
+    for item, length in zip(items, shape, strict=True):
+        if type(item) is not slice:
+            if not -length <= item < length:
+                return None  # NumPy says so best, on the array itself.
+            item = slice(int(item) % length, int(item) % length + 1)
+        start, stop, step = item.indices(length)
+        if step != 1:
+            return None
+        region.append(slice(start, max(start, stop)))
+    single = frozenset(k for k, item in enumerate(items) if type(item) is not slice)
+    return tuple(region), single
+
+
+def _is_place(item: Any) -> bool:
+    return type(item) in (slice, int) or isinstance(item, np.integer)
+
+
+def _chosen(recorder: Recorder, chunk: LazyChunk, index: Any) -> Any:
+    """Return a mask of what an index chooses; None if that is no mask, and not one per axis."""
+    shape, ndim = chunk.shape, chunk.ndim
+    if isinstance(index, LazyChunk):
+        fits = index.dtype == bool and index.shape and index.shape == shape[: index.ndim]
+        return index[(..., *(None,) * (ndim - index.ndim))] if fits else None
+    recorder.go_through(1)
+    items = index if type(index) is tuple else (index,)
+    before = next((k for k, item in enumerate(items) if item is Ellipsis), None)
+    if before is not None:
+        rest = (slice(None),) * (ndim - len(items) + 1)
+        items = (*items[:before], *rest, *items[before + 1 :])
+    lists = [list(item) for item in items if type(item) in (list, tuple)]
+    single = [[item] for item in items if type(item) not in (list, tuple, slice)]
+    # Two lists choose pairs of positions. A bool is a mask, and no number.
+    if len(lists) > 1 or len(items) > ndim or not all(map(_is_of_integers, lists + single)):
+        return None
+    chosen = []
+    for axis, item in enumerate(items or (slice(None),)):
+        along = np.zeros(shape[axis], bool)
+        along[list(item) if type(item) is tuple else item] = True
+        places = recorder.constant(along.reshape([-1 if k == axis else 1 for k in range(ndim)]))
+        chosen.append(LazyChunk(recorder, places))
+    return reduce(and_, chosen)
+
+
+def _is_of_integers(items: list[Any]) -> bool:
+    return bool(items) and all(type(n) is int or isinstance(n, np.integer) for n in items)

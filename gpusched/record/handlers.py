@@ -1,0 +1,132 @@
+"""What records NumPy's functions and methods: a handler for each, and how handlers are called.
+
+A handler's parameters are the ones that it honours: a call with any other is handed over to NumPy,
+as it is where the handler raises `UnfusibleError`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from gpusched.breaks import GraphBreak
+from gpusched.plan.expression import UnfusibleError
+from gpusched.record.record import Recorder
+
+HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What records a NumPy function: called with the recorder, then the call's own arguments."""
+
+METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method of an array: called with the recorder, the lazy chunk, the arguments."""
+
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
+
+SPECIAL: dict[str, Callable[..., Any]] = {}
+"""What records a special method of lazy chunks, which no program calls by its name: called with the
+recorder, the lazy chunk, the arguments."""
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handler], Handler]:
+    """Return a decorator of what records NumPy's functions, and a method of arrays as they do.
+
+    The parameters of what it decorates are those that are honoured, behind the recorder.
+    """
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(functions, handler))
+        if method:
+            METHODS[method] = handler
+        return handler
+
+    return register
+
+
+def records_method(*names: str) -> Callable[[Handler], Handler]:
+    """Return a decorator of what records methods of arrays alone."""
+
+    def register(handler: Handler) -> Handler:
+        METHODS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def records_special(name: str) -> Callable[[Handler], Handler]:
+    """Return a decorator of what records a special method of lazy chunks."""
+
+    def register(handler: Handler) -> Handler:
+        SPECIAL[name] = handler
+        return handler
+
+    return register
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Give a recorder for one call, and let it know of an error even if the program catches it."""
+    recorder.check_thread()
+    calls = recorder.followed
+    if calls is not None:
+        calls.begin()
+    try:
+        yield recorder
+    except Exception as error:
+        recorder.failed(error)
+        raise
+    finally:
+        if calls is not None:
+            calls.end()
+
+
+def noted(
+    recorder: Recorder,
+    found: Any,
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any = None,
+) -> Any:
+    """Return what a call on arrays has given; whoever follows the calls of a function notes it."""
+    if recorder.followed is not None:
+        recorder.followed.note(found, function, args, kwargs or {})
+    return found
+
+
+@lru_cache(maxsize=512)
+def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
+    """Return what a handler takes: exactly the arguments and options that it honours."""
+    return inspect.signature(handler)
+
+
+def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a handler; `UnfusibleError` for an argument that it does not know.
+
+    Parameters
+    ----------
+    handler
+        Of a function or a method.
+    first
+        The recorder, or the lazy chunk of a method of a ufunc.
+    """
+    try:
+        signature_of(handler).bind(first, *args, **kwargs)
+    except TypeError as error:
+        raise UnfusibleError(
+            GraphBreak.OPTION, f"arguments that no kernel honours: {error}"
+        ) from error
+    return handler(first, *args, **kwargs)
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """Return which axis one is, counted from the first; `UnfusibleError` for what is no integer."""
+    if type(axis) is not int and not isinstance(axis, np.integer):
+        raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
+    return normalize_axis_index(int(axis), ndim)
