@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk
 
-from gpusched.adapters.tasks import DataNode, Task, execute_subgraph, is_container
+from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph, is_container
 from gpusched.emit.operations import operation_of
 from gpusched.graph.known import is_first_step
 from gpusched.graph.partials import bare
@@ -44,7 +44,7 @@ class Recomputing:
     table
         The graph.
     least
-        Bytes of a chunk at least: smaller ones are in a cache when they are read.
+        Bytes of a chunk, or of one that it is made of, at least.
     operands, users
         By key: what each task depends on, in the order of use, and which tasks depend on it.
 
@@ -97,7 +97,8 @@ class Recomputing:
         node, readers = self._tasks[key], self._users.get(key, ())
         if type(node) is not Task or key in self._kept or not readers or not self._operands[key]:
             return False
-        if (self._table.nbytes(key) or 0) < self._least or self._table.why_fixed(node) is not None:
+        sizes = [self._table.nbytes(k) or 0 for k in (key, *self._operands[key])]
+        if not sizes[0] or max(sizes) < self._least or self._table.why_fixed(node) is not None:
             return False
         if _cost(node) is None:
             return False
@@ -242,7 +243,7 @@ def _cost(node: Task, as_reader: bool = False) -> float | None:
         Whether it may be any elementwise operations, and the first step of a reduction.
     """
     if node.func is execute_subgraph:
-        inner = node.args[0].values()
+        inner = [each for each in node.args[0].values() if type(each) not in (Alias, DataNode)]
         if not all(isinstance(each, Task) for each in inner):
             return None
         costs = [_cost(each, as_reader) for each in inner]
