@@ -511,7 +511,9 @@ def _given(family: _Family) -> dict[Any, Any]:
         return {name: Task(name, getitem, TaskRef(source), index)}
     assert family.taken is not None
     # As dask has it: an index beside a number.
-    positions = DataNode(f"positions-{digest([family.taken])}", (1, family.taken.indices()))
+    # Chunks that are taken of by the same positions share them: one kernel may then read of all.
+    name_of_positions = f"positions-{digest([family.taken._replace(source=None)])}"
+    positions = DataNode(name_of_positions, (1, family.taken.indices()))
     made = Task(name, take, TaskRef(family.taken.source), TaskRef(positions.key))
     return {node.key: node for node in (*family.made, positions, made)}
 
