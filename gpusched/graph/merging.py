@@ -245,8 +245,7 @@ class _Merging:
 
     def _note_apart(self, reason: Reason, operands: list[Any]) -> None:
         """Note why a task stays apart from others that read the same large chunk, if any do."""
-        users = self._table.users
-        if any(users[k] > 1 and self._nbytes(k) >= self._least for k in operands):
+        if any(len(self._users[k]) > 1 and self._nbytes(k) >= self._least for k in operands):
             self._table.note("merge", reason)
 
     def _is_recorded(self, node: Task) -> bool:
