@@ -88,7 +88,9 @@ class Family:
             return {name: Task(name, getitem, TaskRef(source), index)}
         assert self.taken is not None
         # As dask has it: an index beside a number.
-        positions = DataNode(f"positions-{digest([self.taken])}", (1, self.taken.indices()))
+        # Chunks that are taken of by the same positions share them: one kernel may read of all.
+        name_of_positions = f"positions-{digest([self.taken._replace(source=None)])}"
+        positions = DataNode(name_of_positions, (1, self.taken.indices()))
         made = Task(name, take, TaskRef(self.taken.source), TaskRef(positions.key))
         return {node.key: node for node in (*self.made, positions, made)}
 

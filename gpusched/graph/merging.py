@@ -19,6 +19,7 @@ from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subg
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functiontraits import called, worthwhile
 from gpusched.graph.known import is_first_step, together
+from gpusched.graph.recomputing import Recomputed, Recomputing
 from gpusched.graph.subgraph import depth_first, last_task, layer_of, operands
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes
@@ -106,9 +107,12 @@ class _Merging:
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> Table:
-        for key in depth_first([*self._table.wanted, *self._tasks], self._note):
-            self._layers.setdefault(layer_of(key), len(self._layers))
-            self._place(key)
+        order = depth_first([*self._table.wanted, *self._tasks], self._note)
+        again = self._compute_again(order)
+        for key in order:
+            if key not in again:
+                self._layers.setdefault(layer_of(key), len(self._layers))
+                self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
         later = sum(n > 1 and self._nbytes(chunk) >= self._least for chunk, n in readers.items())
@@ -123,11 +127,16 @@ class _Merging:
         if len(found) < threads():
             if found:
                 self._table.note("merge", FEW, len(found))
-            return self._table
-        result = dict(self._tasks)
+            if len(again) < threads():
+                return self._table
+            found = []
+        result = {key: node for key, node in self._tasks.items() if key not in again}
         for members in found:
             for key in members:
                 del result[key]
+        for key in filter(result.__contains__, again.readers):
+            inner = again.nodes([key])
+            result[key] = Task.fuse(*inner.values(), result[key], key=key)
         items: list[Any] = []
         for members in found:
             made = self._one(members, result)
@@ -150,6 +159,18 @@ class _Merging:
         for other in found:
             self._users[other].append(key)
         return [other for other in found if other in self._tasks]
+
+    def _compute_again(self, order: list[Any]) -> Recomputed:
+        """Leave out what is computed again by those who read it, which are given its operands."""
+        again = Recomputing(self._table, self._least, self._operands, self._users).run(order)
+        self._again = again
+        for key, before in again.readers.items():
+            self._operands[key] = found = again.operands(key)
+            for other in set(found).difference(before):
+                self._users[other].append(key)
+        for other in {k for key in again for k in self._operands[key]}:
+            self._users[other] = [key for key in self._users[other] if key not in again]
+        return again
 
     def _sequence(self, members: list[Any]) -> list[Any]:
         """Return a group's tasks in an order that is the same for all chunks and whatever data.
@@ -224,8 +245,7 @@ class _Merging:
 
     def _note_apart(self, reason: Reason, operands: list[Any]) -> None:
         """Note why a task stays apart from others that read the same large chunk, if any do."""
-        users = self._table.users
-        if any(users[k] > 1 and self._nbytes(k) >= self._least for k in operands):
+        if any(len(self._users[k]) > 1 and self._nbytes(k) >= self._least for k in operands):
             self._table.note("merge", reason)
 
     def _is_recorded(self, node: Task) -> bool:
@@ -288,7 +308,7 @@ class _Merging:
     def _one(self, members: list[Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the task that does what these do, and those that take its results apart."""
         outputs = self._outputs(members)
-        inner = {key: self._tasks[key] for key in members}
+        inner = self._again.nodes(members) | {key: self._tasks[key] for key in members}
         inside = set(members)
         given = dict.fromkeys(k for key in members for k in self._operands[key] if k not in inside)
         name, last = outputs[0], outputs[0]

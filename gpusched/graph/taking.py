@@ -86,7 +86,7 @@ def digest(taken: Sequence[Taken]) -> str:
 
 
 def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None],
-             cuts: bool = True) -> Taken | None:  # fmt: skip
+             inner: dict[Any, Any] | None = None) -> Taken | None:  # fmt: skip
     """Return what a task takes, if it does nothing but that and perhaps cutting; or None.
 
     Parameters
@@ -98,8 +98,8 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
     lengths
         Returns how long a chunk is at most by its key; None if it may be no array of NumPy's or
         CuPy's.
-    cuts
-        Whether it may cut what another task takes.
+    inner
+        By key: what others take that it may cut, which is noted here; None if it may cut nothing.
 
     Examples
     --------
@@ -121,8 +121,9 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
             known[each] = other.value
         else:
             # What another task has taken is looked at one task deep: links of chains are one.
-            inner = taken_by(other, tasks, lengths, cuts=False) if cuts else None
-            known[each] = inner or _Chunk(each)
+            if inner is not None and each not in inner:
+                inner[each] = taken_by(other, tasks, lengths)
+            known[each] = (inner and inner[each]) or _Chunk(each)
 
     def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Taken:
         if kwargs or len(args) != 2:

@@ -84,6 +84,8 @@ class _Unsplitting:
         self._places: dict[Any, tuple[Family, Place]] = {}
         self._families: list[Family] = []
         self._takes_of: dict[Any, Taken | None] = {}
+        self._others_take: dict[Any, Taken | None] = {}
+        """What tasks take that those may cut which take of them."""
         self._taking: dict[Any, tuple[Any, ...]] = {}
         """By task: the keys of those that take what it is computed with, in the order of use."""
         self._taken: dict[tuple[Any, ...], Family] = {}
@@ -203,7 +205,7 @@ class _Unsplitting:
         if key not in self._takes_of:
             node = self._tasks.get(key)
             may = type(node) is Task and self._may_go(key, node)
-            taken = taken_by(node, self._tasks, self._lengths) if may else None
+            taken = taken_by(node, self._tasks, self._lengths, self._others_take) if may else None
             self._takes_of[key] = taken
         return self._takes_of[key]
 

@@ -69,6 +69,18 @@ def anomaly_variance(nbytes: int) -> Program:
     return _by_flox(build, True)
 
 
+def standardised(nbytes: int) -> Program:
+    """Return how many standard deviations days are from the mean of their month."""
+    x = field_of(nbytes)
+
+    def build() -> Any:
+        groups = x.groupby("time.month")
+        away = groups - groups.mean()
+        return (away.groupby("time.month") / groups.std()).data
+
+    return _by_flox(build, True)
+
+
 def grouped(nbytes: int, name: str, *args: Any, flox: bool = True, chunks: int = YEAR) -> Program:
     """Return a reduction of each month of the year."""
     x = field_of(nbytes, chunks=chunks)
@@ -153,6 +165,18 @@ def classes(nbytes: int) -> Program:
     return lambda: da.digitize(x - 273.15, bounds).mean(axis=(1, 2))
 
 
+def binned(nbytes: int) -> Program:
+    """Return what days add up to by class, of twenty between some bounds."""
+    x, bounds = field_of(nbytes).data, np.linspace(-20, 30, 21)
+
+    def build() -> Any:
+        celsius = (x - 273.15).ravel()
+        labels = da.digitize(celsius, bounds)
+        return da.bincount(labels, weights=celsius, minlength=len(bounds) + 1)
+
+    return build
+
+
 def calibrated(nbytes: int) -> Program:
     """Return what a curve of sixty points makes of the days, and its mean."""
     x, points = field_of(nbytes).data, np.linspace(240, 320, 60)
@@ -196,6 +220,7 @@ def numba_function(nbytes: int) -> Program:
 PROGRAMS: dict[str, Callable[[int], Program]] = {
     "anomaly": anomaly,
     "anomaly-variance": anomaly_variance,
+    "standardised-by-month": standardised,
     "anomaly-no-flox": partial(anomaly, flox=False),
     "group-mean": partial(grouped, name="mean"),
     "group-std": partial(grouped, name="std"),
@@ -214,6 +239,7 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "cumsum": accumulated,
     "histogram": histogram,
     "classes": classes,
+    "bincount-computed": binned,
     "calibration": calibrated,
     "ndvi": ndvi,
     "complex": fringes,

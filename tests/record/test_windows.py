@@ -154,3 +154,54 @@ def test_counts_in_windows_take_one_addition_for_each_element(axis: int) -> None
     scan, compared = (launch.kernel.kernel for launch in found.launches)
     assert "scan" in scan.loops and scan.outputs[0].dtype == "uint8"
     assert "reduce" not in compared.loops and compared.outputs[0].dtype == "bool"
+
+
+JOINED: dict[str, Callable[..., Any]] = {
+    "max": lambda w, **options: w.max(axis=-1, **options),
+    "min": lambda w, **options: np.min(w, axis=-1, **options),
+    "fmax": lambda w, **options: np.fmax.reduce(w, axis=-1, **options),
+    "fmin": lambda w, **options: np.fmin.reduce(w, axis=-1, **options),
+    "nanmax": lambda w, **options: np.nanmax(w, axis=-1, **options),
+    "any": lambda w, **options: w.any(axis=-1, **options),
+    "all": lambda w, **options: np.all(w, axis=-1, **options),
+}
+
+
+@st.composite
+def long_windows(draw: st.DrawFn) -> tuple[np.ndarray, int, int, int]:
+    """Return an array, the axis and length of its windows, and how far these are apart."""
+    dtype = np.dtype(draw(st.sampled_from(["?", "i1", "u8", "f2", "f4", "f8"])))
+    axis, length = draw(st.integers(0, 1)), draw(st.sampled_from([7, 46, 60, 61, 97]))
+    shape = [draw(st.integers(1, 3))]
+    shape.insert(axis, length + draw(st.sampled_from([0, 1, 13, 60, 120])))
+    numbers = RANDOM.integers(0, 2 if dtype.kind == "b" else 99, shape)
+    array = np.array(numbers, dtype, order=draw(st.sampled_from("CF")))
+    if dtype.kind == "f":
+        some = draw(st.sampled_from([0, 0.01, 0.5, 1]))
+        array[RANDOM.random(shape) < some] = draw(st.sampled_from([np.nan, np.inf, -np.inf]))
+    array = array[draw(st.sampled_from([np.s_[:], np.s_[::-1], np.s_[:, ::-1]]))]
+    return array, axis, length, draw(st.integers(1, 3))
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
+@pytest.mark.parametrize("name", JOINED)
+@given(case=long_windows(), keepdims=st.booleans())
+def test_long_windows_give_numpy_s_values(name: str, case: Any, keepdims: bool) -> None:
+    array, axis, length, jump = case
+
+    def function(a: Any) -> Any:
+        windows = np.moveaxis(sliding_window_view(a, length, axis), axis, 0)[::jump]
+        return JOINED[name](windows, keepdims=keepdims)
+
+    check(function, array, backend="python")
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", ["max", "min", "fmax", "fmin"])
+def test_long_windows_are_joined_of_short_ones(axis: int, name: str) -> None:
+    array = whole((190, 190))
+    found = check(lambda a: JOINED[name](sliding_window_view(a, 90, axis)), array)
+    short, long = found.launches
+    assert short.bytes_written > long.bytes_written
+    (alone,) = check(lambda a: JOINED[name](sliding_window_view(a, 30, axis)), array).launches
+    assert alone.bytes_read <= 2 * array.nbytes
