@@ -19,7 +19,7 @@ from gpusched.record.functions import complex_parts
 from gpusched.record.handlers import UFUNC_METHODS, records
 from gpusched.record.moments import moments
 from gpusched.record.record import Recorder
-from gpusched.record.windows import IDEMPOTENT, joined_twice, window_totals
+from gpusched.record.windows import window_totals
 
 
 def _axes(node: Node, axis: Any) -> tuple[int, ...]:
@@ -71,11 +71,7 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    found = None
-    if combine == "add":
-        found = window_totals(recorder, given, node.dtype, axes, keep)
-    elif combine in IDEMPOTENT:
-        found = joined_twice(recorder, combine, node, axes, keep)
+    found = window_totals(recorder, given, node.dtype, axes, keep) if combine == "add" else None
     if found is None:
         found = reduction(recorder, combine, node, axes, keep)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from gpusched.breaks import GraphBreak
-from gpusched.dataclass import dataclass
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.record.accumulation import reduction, scan
+from gpusched.record.accumulation import scan
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
@@ -58,47 +57,6 @@ def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
     return LazyChunk(recorder, found)
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Sliding windows in an array, and where they are."""
-
-    over: int
-    """The axis along which a window is."""
-    axis: int
-    """The one along which windows are."""
-    count: int
-    """How many elements there are along it, from the first window's start to the last one's end."""
-    length: int
-    """Elements of a window."""
-    jump: int
-    """How many elements later the next window starts."""
-
-    def elements(self, array: np.ndarray) -> np.ndarray:
-        """Return what windows are of."""
-        shape, moves = list(array.shape), list(array.strides)
-        shape[self.axis], moves[self.axis] = self.count, moves[self.over]
-        del shape[self.over], moves[self.over]
-        return as_strided(array, shape, moves, writeable=False)
-
-
-def _in_windows(recorder: Recorder, node: Node, axes: tuple[int, ...]) -> _Windows | None:
-    """Return the windows that axes of an array go over; None if they are something else."""
-    if not recorder.device.can.host_memory or len(axes) != 1 or not isinstance(node, Leaf):
-        return None
-    if 0 in node.shape:
-        return None
-    (over,), strides = axes, recorder.contents[node.register].strides
-    length, step = node.shape[over], strides[over]
-    # From one window to the next are whole elements, in the direction that windows have.
-    along = [k for k, n in enumerate(node.shape) if k != over and n > 1 and step
-             and strides[k] % step == 0 and strides[k] // step > 0]  # fmt: skip
-    found = {k: (node.shape[k] - 1) * (strides[k] // step) + length for k in along}
-    if not found:
-        return None
-    axis, count = min(found.items(), key=lambda item: item[1])
-    return _Windows(over, axis, count, length, strides[axis] // step)
-
-
 MANY_TIMES = 8
 """In how many windows an element is, at least, where running totals are kept: sums of 8 million
 windows of bool took 36 ms instead of 41 there, and 34 instead of 76 of 30 elements each; of int32
@@ -131,15 +89,27 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
 
     On a GPU, whose threads have windows in their caches, each window is added up for itself.
     """
-    if node.dtype.kind not in "biu" or dtype.kind not in "iu":
+    host = recorder.device.can.host_memory
+    if not host or len(axes) != 1 or node.dtype.kind not in "biu" or dtype.kind not in "iu":
         return None
-    found = _in_windows(recorder, node, axes)
-    if found is None or node.shape[found.axis] * found.length < MANY_TIMES * found.count:
+    if not isinstance(node, Leaf) or 0 in node.shape:
         return None
-    assert isinstance(node, Leaf)
-    over, axis, count, length, jump = found.over, found.axis, found.count, found.length, found.jump
+    (over,), strides = axes, recorder.contents[node.register].strides
+    slides = _slides(node.shape, strides, over)
+    if slides is None:
+        return None
+    axis, jump, count = slides
+    length = node.shape[over]
+
+    def elements(array: np.ndarray) -> np.ndarray:
+        """Return what windows are of, from the first one's start to the last one's end."""
+        shape, moves = list(array.shape), list(array.strides)
+        shape[axis], moves[axis] = count, moves[over]
+        del shape[over], moves[over]
+        return as_strided(array, shape, moves, writeable=False)
+
     narrow, place = _narrowest(node.dtype, dtype, length), axis - (over < axis)
-    source = leaf_view(recorder, node.register, found.elements)
+    source = leaf_view(recorder, node.register, elements)
     value = recorder.cast(source, narrow)
     totals = recorder.register(scan(recorder, "add", value, place))
 
@@ -155,6 +125,25 @@ def window_totals(recorder: Recorder, node: Node, dtype: np.dtype, axes: tuple[i
     return recorder.cast(recorder.apply("add", (between, starts[1]), narrow), dtype)
 
 
+def _slides(
+    shape: tuple[int, ...], strides: tuple[int, ...], over: int
+) -> tuple[int, int, int] | None:
+    """Return along which axis windows slide, by how many elements, and over how many in all.
+
+    None if they do not, or if no element is in many of them.
+    """
+    length, step = shape[over], strides[over]
+    # From one window to the next are whole elements, in the direction that windows have.
+    along = [k for k, n in enumerate(shape) if k != over and n > 1 and step
+             and strides[k] % step == 0 and strides[k] // step > 0]  # fmt: skip
+    found = {k: (shape[k] - 1) * (strides[k] // step) + length for k in along}
+    if not found:
+        return None
+    axis, count = min(found.items(), key=lambda item: item[1])
+    many = shape[axis] * length >= MANY_TIMES * count
+    return (axis, strides[axis] // step, count) if many else None
+
+
 def _narrowest(given: np.dtype, dtype: np.dtype, length: int) -> np.dtype:
     """Return the narrowest dtype that holds sums of so many numbers, of those up to `dtype`."""
     info = None if given.kind == "b" else np.iinfo(given)
@@ -162,81 +151,3 @@ def _narrowest(given: np.dtype, dtype: np.dtype, length: int) -> np.dtype:
     narrower = (d for d in NARROW if d.itemsize < dtype.itemsize)
     fits = (d for d in narrower if np.iinfo(d).min <= least and most <= np.iinfo(d).max)
     return next(fits, dtype)
-
-
-IDEMPOTENT = frozenset(["maximum", "minimum", "fmax", "fmin", "logical_or", "logical_and"])
-"""What joins a value any number of times as it does once, in any order: results are the same, NaN
-included, but for the sign of a zero, of which NumPy's own depends on its loops."""
-
-AGAIN = 15
-"""What it costs in steps to write to memory what short windows join, and to read it again: 7 ms for
-4 million float64, of which a step took 0.46 (processor time, one thread)."""
-
-
-def joined_twice(recorder: Recorder, combine: str, node: Node, axes: tuple[int, ...],
-                 keepdims: bool) -> Node | None:  # fmt: skip
-    """Record what is joined in windows as joined in short ones, and these joined; None if not that.
-
-    Parameters
-    ----------
-    combine
-        One of `IDEMPOTENT`.
-    node
-        What is joined.
-    axes
-        Over which, ascending.
-    keepdims
-        Whether these stay, with length 1.
-
-    Notes
-    -----
-    A window of 90 elements is nine windows of 10, which is 19 steps rather than 90: all windows of
-    10 are joined once, and each is part of up to nine long ones. Short windows may overlap.
-    On a GPU, whose threads have windows in their caches, each window is joined for itself.
-    """
-    found = _in_windows(recorder, node, axes)
-    if found is None or node.dtype.kind not in "biuf":
-        return None
-    assert isinstance(node, Leaf)
-    over, axis, count, length, jump = found.over, found.axis, found.count, found.length, found.jump
-    windows_of_all = node.shape[axis]
-    short, times, apart = min((_divided(length, k) for k in range(1, length + 1)), key=_steps)
-    # An array more is there meanwhile: not for little.
-    if count > 2 * windows_of_all or 3 * (short + times + AGAIN) > 2 * length:
-        return None
-    place = axis - (over < axis)
-
-    def first(array: np.ndarray) -> np.ndarray:
-        """Return all short windows."""
-        shown = found.elements(array)
-        return sliding_window_view(shown, short, place)
-
-    def second(array: np.ndarray) -> np.ndarray:
-        """Return those that each window is made of."""
-        shape, moves = list(array.shape), list(array.strides)
-        step = moves[place]
-        shape[place], moves[place] = windows_of_all, step * jump
-        shape.insert(over, times)
-        moves.insert(over, step * apart)
-        return as_strided(array, shape, moves, writeable=False)
-
-    source = leaf_view(recorder, node.register, first)
-    parts = recorder.register(reduction(recorder, combine, source, (node.ndim - 1,), False))
-    return reduction(recorder, combine, leaf_view(recorder, parts, second), axes, keepdims)
-
-
-def _divided(length: int, apart: int) -> tuple[int, int, int]:
-    """Return how long windows are that start so far apart in one of a length, and how many.
-
-    Examples
-    --------
-    >>> from gpusched.record.windows import _divided
-    >>> _divided(30, 5), _divided(31, 5)
-    ((5, 6, 5), (6, 6, 5))
-    """
-    times = (length - apart) // apart
-    return length - times * apart, times + 1, apart
-
-
-def _steps(divided: tuple[int, int, int]) -> int:
-    return divided[0] + divided[1]

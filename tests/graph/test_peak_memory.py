@@ -62,12 +62,21 @@ def softmax(block: Any) -> Any:
     return exponents / exponents.sum(axis=1, keepdims=True)
 
 
+def regression(x: Any, y: Any) -> Any:
+    dx, dy = x - x.mean(axis=0), y - y.mean(axis=0)
+    return (dx * dy).sum(axis=0) / (dx**2).sum(axis=0)
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "ten-operations": lambda: ten_operations(field()),
     "two-inputs": lambda: da.clip((field() + field(1)) * field() / 2, 0.1, 0.9),
     "sum": lambda: ten_operations(field()).sum(),
     "columns": lambda: ten_operations(field()).std(axis=0),
     "standardised": lambda: (lambda x: (x - x.mean(axis=0)) / x.std(axis=0))(field()),
+    "regression": lambda: regression(field(), field(1)),
+    "regression-of-results": lambda: regression(
+        *(f.map_blocks(np.sort) for f in (field(), field(1)))
+    ),
     "softmax": lambda: field().map_blocks(softmax),
     "several": lambda: (lambda x: dask.delayed((x * 2 - 1, x.max(), x + 3)))(field() * 2),
     "sorted": lambda: (field() * 2 + 1).map_blocks(np.sort, axis=1) * 3 - 1,

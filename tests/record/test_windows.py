@@ -194,14 +194,3 @@ def test_long_windows_give_numpy_s_values(name: str, case: Any, keepdims: bool) 
         return JOINED[name](windows, keepdims=keepdims)
 
     check(function, array, backend="python")
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("name", ["max", "min", "fmax", "fmin"])
-def test_long_windows_are_joined_of_short_ones(axis: int, name: str) -> None:
-    array = whole((190, 190))
-    found = check(lambda a: JOINED[name](sliding_window_view(a, 90, axis)), array)
-    short, long = found.launches
-    assert short.bytes_written > long.bytes_written
-    (alone,) = check(lambda a: JOINED[name](sliding_window_view(a, 30, axis)), array).launches
-    assert alone.bytes_read <= 2 * array.nbytes
