@@ -343,5 +343,23 @@ def reduces(task: Any) -> bool:
 def name_of(outputs: list[Any], block: Any) -> Any:
     """Return a key for tasks with these results, with the same name for all chunks alike."""
     layers = sorted(str(key[0] if type(key) is tuple else key) for key in outputs)
-    spread = sorted(str(block_of(key)) for key in outputs if block_of(key) != block)
+    others = [block_of(key) for key in outputs if block_of(key) != block]
+    # Seen from the first one's: results of fewer axes have shorter ones, other in each chunk.
+    spread = sorted(str(_seen_from(block, each)) for each in others)
     return key_of("merged", outputs[0], (layers, spread if len(block) else ()), block)
+
+
+def _seen_from(block: Any, other: Any) -> tuple[Any, ...]:
+    """Return where a block is, seen from another one.
+
+    Examples
+    --------
+    >>> from gpusched.graph.merging import _seen_from
+    >>> _seen_from((3, 0), (3,)), _seen_from((3,), (4, 2))
+    ((0,), (1, 2))
+    """
+    near = tuple(
+        there - here if type(here) is type(there) is int else there
+        for here, there in zip(block, other, strict=False)
+    )
+    return (*near, *other[len(near) :])

@@ -404,6 +404,12 @@ def test_the_same_results_have_the_same_names_and_others_have_others() -> None:
     assert not names & merged_keys(a, c)
 
 
+def test_tasks_whose_results_have_fewer_axes_have_one_name_for_all_chunks() -> None:
+    shared = np.exp(numbers()) * 2
+    names = merged_keys(shared - 1, np.sqrt(shared[:, 0]))
+    assert len(names) == CHUNKS and len({name for name, *_ in names}) == 1
+
+
 def test_a_graph_that_would_have_a_cycle_has_none() -> None:
     """`last` needs both `first` and what a function that is not recorded makes of it."""
     x = numbers()
