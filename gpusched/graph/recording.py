@@ -68,12 +68,19 @@ class Recording:
         self._inlining = Inlining(len(registers)) if unfused else None
         self._layout: Any = None
         """How the plan lays results out, while it is not known whether NumPy does so."""
+        self._plans: Plans | None = None
+        """The plan, and those for other inputs of the kind; None if it is not kept."""
         self._results: tuple[Any, float] | None = None
         """What the plan has computed, and the seconds that it took, once it has run."""
 
     def run(self) -> None:
         """Record, compute the segment's outputs into the registers, and remember how."""
-        segment, recorder, found = self._segment, self._recorder, self._made()
+        segment, recorder = self._segment, self._recorder
+        with segment.remembered.recording(self._key):
+            found = self._made()
+            if isinstance(found, Plan) and not recorder.missing:
+                self._count()
+                self._remember(found)
         if self._warns():
             segment.calling.keep_order()
         # Not while an error is handled, which would be shown beside what the functions raise.
@@ -87,7 +94,6 @@ class Recording:
             recorder.postponed.discard()
             segment.direct(found, self._registers, self._key)
         else:
-            self._count()
             self._run_planned(found)
 
     def _made(self) -> Plan | Direct | Exception:
@@ -167,18 +173,20 @@ class Recording:
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
 
-    def _run_planned(self, plan: Plan) -> None:
-        """Keep the plan if it holds for other inputs, and have it, or the functions, run."""
+    def _remember(self, plan: Plan) -> None:
+        """Keep the plan if it holds for other inputs."""
         segment, others = self._segment, self._others
         lasts = self._recorder.escape is None and segment.replayed
-        kept = lasts and segment.errors == error_state() and self._examination.holds()
-        found = Plans((plan,)) if others is None else others.first(plan)
-        if not kept:
-            segment.remembered.news = decisions.NOT_KEPT
-        elif self._layout is None:
-            segment.remembered.add(self._key, found)
-        else:
-            segment.remembered.add(self._key, Waiting(plan.kernels))
+        if not (lasts and segment.errors == error_state() and self._examination.holds()):
+            segment.remembered.news, segment.remembered.lasts = decisions.NOT_KEPT, False
+            return
+        self._plans = Plans((plan,)) if others is None else others.first(plan)
+        waits = self._layout is not None
+        segment.remembered.add(self._key, Waiting(plan.kernels) if waits else self._plans)
+
+    def _run_planned(self, plan: Plan) -> None:
+        """Have the plan, or the functions, run."""
+        segment = self._segment
         if self._results is not None:
             return segment.finish(plan, *self._results, self._registers)
         self._recorder.postponed.discard()
@@ -186,8 +194,8 @@ class Recording:
                                    self._layout)  # fmt: skip
         if not laid_out:
             segment.called(segment.without(OTHER_LAYOUT), self._key)
-        elif kept and self._layout is not None:
-            segment.remembered.add(self._key, found)
+        elif self._plans is not None and self._layout is not None:
+            segment.remembered.add(self._key, self._plans)
 
     def _call_after(self, error: Exception) -> None:
         """Call the functions as they are after the recording has failed.

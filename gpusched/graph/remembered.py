@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gpusched import forks
@@ -15,6 +18,11 @@ KINDS = 128
 """Kinds of inputs that one segment remembers; the oldest goes first."""
 CONSTANTS = 1 << 20
 """Bytes of the arrays that their plans hold, if there are several such plans."""
+
+PATIENCE = 0.02
+"""Seconds for which other threads wait for a recording of inputs of the same kind. It takes some
+milliseconds of Python's lock, which as many recordings as there are threads would share; where a
+function computes much while it is recorded, they do not wait for it."""
 
 Found = Plans | Direct | Waiting
 
@@ -36,6 +44,32 @@ class Remembered:
         self.news = ""
         """Why the next inputs are recorded, where it is not for what they are."""
         self._lock = forks.lock()
+        self.lasts = True
+        """Whether what came of each recording has been kept."""
+        self._recorded: dict[Any, threading.Event] = {}
+        """By the kind of inputs that are being recorded: set when it is known what comes of it."""
+
+    def known(self, key: Any) -> Found | None:
+        """Return what is done with inputs of a kind, also if another thread is finding it out."""
+        found = self.get(key)
+        if found is None and key is not None and self.lasts:
+            event = self._recorded.get(key)
+            if event is not None and event.wait(PATIENCE):
+                return self.get(key)
+        return found
+
+    @contextmanager
+    def recording(self, key: Any) -> Iterator[None]:
+        """Return a context in which it is found out what to do with inputs of a kind."""
+        event = threading.Event()
+        if key is not None:
+            self._recorded.setdefault(key, event)
+        try:
+            yield
+        finally:
+            if self._recorded.get(key) is event:
+                del self._recorded[key]
+            event.set()
 
     def add(self, key: Any, found: Found) -> None:
         """Keep what is to be done with inputs of a kind."""

@@ -167,7 +167,7 @@ class Segment:
             return self.direct(Direct(*examination.refused), registers)
         moved = registers if isinstance(registers, Moved) else None
         key = self.key(inputs, moved is not None)
-        found = self.remembered.get(key)
+        found = self.remembered.known(key)
         others: Plans | None = None
         if type(found) is Plans:
             if self._replayed(found, key, inputs, registers):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Barrier, Event
 
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.graph import decisions
+from gpusched.graph import decisions, remembered
 from gpusched.graph.decisions import Direct, Plans
 from gpusched.graph.remembered import CONSTANTS, Remembered
 from gpusched.plan.plan import Plan
+from gpusched.store.statistics import reset_statistics, statistics
 
 KEY = ((np.dtype(float), (3,), (8,)),)
 OTHER = ((np.dtype(float), (4,), (8,)),)
@@ -62,3 +71,73 @@ def test_news_is_given_once() -> None:
     kept.clear()
     assert kept.newness(OTHER) == decisions.CHANGED
     assert kept.newness(OTHER) == decisions.FIRST
+
+
+@contextmanager
+def recorded_elsewhere(kept: Remembered, found: Plans | None) -> Iterator[None]:
+    """Have another thread record inputs, and come to some plans once the context is left."""
+    begun, goes_on = Event(), Event()
+
+    def record() -> None:
+        with kept.recording(KEY):
+            begun.set()
+            assert goes_on.wait(60)
+            if found is not None:
+                kept.add(KEY, found)
+
+    with ThreadPoolExecutor(1) as threads:
+        recording = threads.submit(record)
+        assert begun.wait(60)
+        try:
+            yield
+        finally:
+            goes_on.set()
+            recording.result()
+
+
+def test_what_another_thread_finds_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "PATIENCE", 60)
+    kept, plans = Remembered(), Plans((plan(),))
+    with ThreadPoolExecutor(1) as threads, recorded_elsewhere(kept, plans):
+        found = threads.submit(kept.known, KEY)
+        assert kept.known(OTHER) is None
+    assert found.result() is plans
+    assert kept.known(KEY) is plans
+
+
+def test_a_recording_that_takes_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "PATIENCE", 0.001)
+    kept = Remembered()
+    with recorded_elsewhere(kept, None):
+        assert kept.known(KEY) is None
+        with kept.recording(KEY):
+            kept.add(KEY, plans := Plans((plan(),)))
+        assert kept.known(KEY) is plans
+
+
+def test_recordings_of_which_nothing_is_kept_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remembered, "PATIENCE", 60)
+    kept = Remembered()
+    kept.lasts = False
+    with recorded_elsewhere(kept, None):
+        assert kept.known(KEY) is None
+
+
+def test_threads_record_a_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "PATIENCE", 60)
+    count = 8
+    barrier = Barrier(count)
+
+    def started_together(block: np.ndarray) -> np.ndarray:
+        barrier.wait(60)
+        return block
+
+    numbers = da.from_array(np.arange(800_000.0), chunks=100_000)
+    x = numbers.map_blocks(started_together, meta=np.empty(0))
+    reset_statistics()
+    with ThreadPoolExecutor(count) as pool, gpusched.enable():
+        found = da.sqrt(x * 2 + 1).compute(scheduler="threads", pool=pool)
+    np.testing.assert_array_equal(found, np.sqrt(np.arange(800_000.0) * 2 + 1))
+    assert sum(statistics().recorded.values()) == 1
