@@ -21,6 +21,7 @@ from gpusched.store import (
     processors,
     sharing,
     tuned,
+    unwritable,
     worthwhile,
 )
 from gpusched.store.handles import Call, CompiledKernel, NativeKernel
@@ -211,7 +212,7 @@ def _written(path: Path, text: str) -> bool:
             codefiles.write(path, text.encode())
             kernelfiles.describe(path.parent, emitters.made_with())
     except OSError as error:
-        codefiles.warn_unwritable(path, error)
+        unwritable.warn(path, error)
         with updating() as counters:
             counters.kernels_unshared[f"cannot write: {error.strerror or error}"] += 1
         return False

@@ -37,7 +37,7 @@ def scheduler(preload: tuple[str, ...], **flags: Any) -> None:
     It is dask's own, and the flags are those of `dask scheduler`. Besides, it refuses workers of
     other versions, says why workers died, and exports gpusched's metrics.
     """
-    from distributed.core import collect_causes
+    from gpusched.cluster.contact import why_not_started
 
     try:
         flags = certificate_files(flags)
@@ -49,7 +49,8 @@ def scheduler(preload: tuple[str, ...], **flags: Any) -> None:
         raise Unusable(str(error)) from None
     except (RuntimeError, OSError) as error:
         # distributed's own says no more than that the scheduler failed to start.
-        raise Failed(f"no scheduler: {[error, *collect_causes(error)][-1]}") from None
+        reason = why_not_started(error, _port(flags), flags["host"])
+        raise Failed(f"no scheduler: {reason}") from None
 
 
 def preloads(given: tuple[str, ...]) -> list[str]:
@@ -63,6 +64,11 @@ def preloads(given: tuple[str, ...]) -> list[str]:
     """
     asked = given or dask.config.get("distributed.scheduler.preload")
     return [PRELOAD, *(name for name in asked if name != PRELOAD)]
+
+
+def _port(flags: dict[str, Any]) -> str:
+    """Return the port that dask's command listens on; empty if it is part of the host."""
+    return flags["port"] or ("" if ":" in (flags["host"] or "") else "8786")
 
 
 def _check(flags: dict[str, Any]) -> None:

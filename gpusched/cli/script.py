@@ -7,6 +7,7 @@ import os
 import runpy
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,16 @@ _PACKAGE = os.path.join(os.path.dirname(config.__file__), "")
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a script or a module ended."""
+
+    code: int
+    """Its exit code."""
+    began: bool = True
+    """Whether any of it ran: not where Python cannot compile it."""
 
 
 def prepare(target: str, arguments: Sequence[str], module: bool) -> str:
@@ -39,8 +50,8 @@ def prepare(target: str, arguments: Sequence[str], module: bool) -> str:
     return folder
 
 
-def execute(target: str, module: bool, folder: str) -> int:
-    """Run a script or a module as ``__main__`` and return its exit code.
+def execute(target: str, module: bool, folder: str) -> Ending:
+    """Run a script or a module as ``__main__`` and return how it ended.
 
     ``folder`` is what :func:`prepare` returned; modules are looked for there first. An exception
     is printed with the script's own frames, none of gpusched's before them.
@@ -54,19 +65,20 @@ def execute(target: str, module: bool, folder: str) -> int:
         else:
             runpy.run_path(target, run_name="__main__")
     except SystemExit as stop:
-        return _exit_code(stop.code)
+        return Ending(_exit_code(stop.code))
     except KeyboardInterrupt as interrupt:
         print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
-        return INTERRUPTED
+        return Ending(INTERRUPTED)
     except Stopped:
-        return STOPPED
+        return Ending(STOPPED)
     except BaseException as error:  # noqa: BLE001  as Python itself does with a script
+        began = not all(map(_is_ours, _levels(error.__traceback__)))
         own = _own_frames(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(own), own)
-        return 1
+        return Ending(1, began)
     finally:
         _flush()
-    return 0
+    return Ending(0)
 
 
 def _check_script(script: str) -> None:

@@ -52,15 +52,16 @@ def launch(
             session.begin()
             shown = nullcontext() if quiet else progress(session.client)
             with shown, profiling(profile, session.client, quiet):
-                code = script.execute(target, module, folder)
+                ending = script.execute(target, module, folder)
             # Left after the session, so that a second request to stop ends a slow closing.
             closing.enter_context(leaving_at_once())
+            code = ending.code
             stopped = code > 128
-            if not quiet:
+            if ending.began and not quiet:
                 counted, seconds, missing = session.end(timeout=2 if stopped else 10)
                 missing = [*missing, *([_STOPPED] if stopped else [])]
                 compiling = queued_names() if counted.kernels_requested else ()
-                text = summary(counted, seconds, session.fused, missing, compiling)
+                text = summary(counted, seconds, session.fused, missing, compiling, code)
                 print(text, file=sys.stderr)
             if stopped:
                 raise _Stopped

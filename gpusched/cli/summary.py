@@ -19,6 +19,7 @@ def summary(
     fused: bool = True,
     missing: Sequence[str] = (),
     compiling: Collection[str] = (),
+    code: int = 0,
 ) -> str:
     """Return the closing lines of a run.
 
@@ -34,6 +35,8 @@ def summary(
         What is not in ``counted``, and why, in words.
     compiling
         Kernels that this machine's compile service has still to make.
+    code
+        The script's exit code.
 
     Examples
     --------
@@ -45,7 +48,7 @@ def summary(
     """
     lines = [("fusion", "off")] if not fused else []
     if fused and (counted.tasks or not missing):
-        lines += _lines(counted, compiling)
+        lines += _lines(counted, compiling) if counted.tasks else [("tasks", _none(code))]
     lines += _memory(counted)
     lines += [("missing", text) for text in missing]
     return "\n".join(
@@ -53,9 +56,14 @@ def summary(
     )
 
 
+def _none(code: int) -> str:
+    if code:
+        # Tasks are counted as they end, so that nothing is known of those that failed.
+        return f"none with array functions had ended when the script failed (exit code {code})"
+    return "none held a function that gpusched knows, so nothing was fused"
+
+
 def _lines(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[str, str]]:
-    if not counted.tasks:
-        return [("tasks", "none held a function that gpusched knows, so nothing was fused")]
     lines = [
         ("tasks", f"{counted.tasks:,} with array functions, {counted.fused_tasks:,} of them fused"),
         ("kernels", f"{len(counted.kernels):,}, launched {_times(counted.launches)}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,33 @@ def check_address(address: Any) -> str:
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"cannot read {address} as a scheduler's address: {error}") from None
     return full
+
+
+def why_not_started(error: BaseException, port: str, host: str | None) -> str:
+    """Return why a scheduler did not start: the first cause, or that its port is taken.
+
+    Parameters
+    ----------
+    error
+        What starting it raised.
+    port, host
+        What it was to listen on; the port is empty where it is not known, or 0.
+
+    Examples
+    --------
+    >>> import errno, os
+    >>> from gpusched.cluster.contact import why_not_started
+    >>> error = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    >>> why_not_started(error, "9000", "127.0.0.1")
+    'port 9000 of 127.0.0.1 is taken: choose another by --port (0 for any that is free)'
+    """
+    causes = [error, *collect_causes(error)]
+    taken = any(isinstance(each, OSError) and each.errno == errno.EADDRINUSE for each in causes)
+    if not taken or port in ("", "0"):
+        return str(causes[-1]) or type(causes[-1]).__name__
+    where = f"port {port.replace(',', ' or ')}" + (f" of {host}" if host else "")
+    doctor = "; gpusched doctor says which process has it" if port in ("8786", "8787") else ""
+    return f"{where} is taken: choose another by --port (0 for any that is free){doctor}"
 
 
 async def _read(file: Path) -> Any:

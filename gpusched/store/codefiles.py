@@ -151,27 +151,3 @@ def write(path: Path, content: bytes, levels: int = 1) -> None:
     """
     folder_for(path, levels)
     write_whole(path, content, 0o600)
-
-
-def write_or_warn(path: Path, content: bytes, stacklevel: int = 3) -> None:
-    """Write a file that is made again where it is missing: if it cannot be written, say so."""
-    try:
-        write(path, content)
-    except OSError as error:
-        warn_unwritable(path, error, stacklevel)
-
-
-def write_entries(path: Path, found: dict[str, Any]) -> None:
-    """Write what `entries` reads; what another process writes at the same time may be lost."""
-    write_or_warn(path, json.dumps(found, indent=1).encode(), stacklevel=4)
-
-
-def warn_unwritable(path: Path, error: OSError, stacklevel: int = 2) -> None:
-    """Say that kernels cannot be kept, and what to do."""
-    warnings.warn(
-        f"gpusched cannot keep compiled kernels in {path.parent}: {error.strerror or error}. "
-        "They are compiled again in each process. Free space there, or set "
-        "gpusched.fusion.cache-directory to another place (null for none).",
-        RuntimeWarning,
-        stacklevel=stacklevel,
-    )

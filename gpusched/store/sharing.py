@@ -21,7 +21,7 @@ from dask.utils import parse_timedelta
 
 from gpusched import events
 from gpusched.dataclass import dataclass
-from gpusched.store import codefiles, kernelfiles
+from gpusched.store import codefiles, kernelfiles, unwritable
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
@@ -210,7 +210,7 @@ def _keep(wanted: Wanted, sealed: bytes) -> None:
         kernelfiles.keep(wanted.path, sealed)
     except OSError as error:
         unshared(wanted, f"cannot write: {error.strerror or error}")
-        codefiles.warn_unwritable(wanted.path, error)
+        unwritable.warn(wanted.path, error)
     else:
         _announce(wanted)
 

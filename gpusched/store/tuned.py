@@ -21,7 +21,14 @@ from gpusched import config, forks
 from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel, Options
-from gpusched.store import codefiles, emitters, kernelfiles, kernelstore, processors
+from gpusched.store import (
+    codefiles,
+    emitters,
+    kernelfiles,
+    kernelstore,
+    processors,
+    unwritable,
+)
 from gpusched.store.statistics import updating
 
 FILE = "tuning.json"
@@ -126,7 +133,7 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
     try:
         _change(path, changed)
     except OSError as error:
-        codefiles.warn_unwritable(path, error)
+        unwritable.warn(path, error)
         return False
     _generation += 1
     kernelstore.forget(kernel)

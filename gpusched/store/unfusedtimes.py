@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from gpusched import forks
-from gpusched.store import codefiles, kernelfiles
+from gpusched.store import codefiles, kernelfiles, unwritable
 
 FILE = "unfused-times.txt"
 """In the cache directory: a line for each note, with a kernel's name and seconds. Processes add
@@ -118,14 +118,14 @@ def _append(path: Path, line: str) -> os.stat_result | None:
         finally:
             os.close(handle)
     except OSError as error:
-        codefiles.warn_unwritable(path, error)
+        unwritable.warn(path, error)
         return None
 
 
 def _shorten(path: Path, found: dict[str, float]) -> None:
     """Write one line per kernel; what other processes add at the same time may be lost."""
     lines = "".join(f"{name} {seconds:.3f}\n" for name, seconds in found.items())
-    codefiles.write_or_warn(path, lines.encode())
+    unwritable.write_or_warn(path, lines.encode())
 
 
 _times: dict[Path | None, Times] = {}

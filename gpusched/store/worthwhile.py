@@ -15,7 +15,7 @@ from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import codefiles, kernelfiles, unfusedtimes
+from gpusched.store import codefiles, kernelfiles, unfusedtimes, unwritable
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
 
@@ -89,7 +89,9 @@ def learn(kernel: Kernel, seconds: float) -> None:
     if root is not None:
         path = root / FILE
         known = codefiles.entries(path, _entry)
-        codefiles.write_entries(path, known | {platform.node(): (found.factor, found.compilations)})
+        unwritable.write_entries(
+            path, known | {platform.node(): (found.factor, found.compilations)}
+        )
 
 
 def _units(kernel: Kernel) -> float:

@@ -9,6 +9,7 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from gpusched.cli.checks import fusion, gpu, resources, skew, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity, nvml
 from gpusched.workers.version_check import own_versions
+from tests.disks import mounted
 from tests.tiers import starts_processes
 
 
@@ -88,6 +90,27 @@ def test_folder_for_kernels_that_cannot_be_written(tmp_path: Path) -> None:
     assert "cannot be written" in found.text
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         assert "in memory only" in fusion.kernel_cache().text
+
+
+def test_full_disk_for_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: Any) -> Any:
+        # Of Linux: whatever is written there finds no room.
+        return os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path)}):
+        found = fusion.kernel_cache()
+    assert found.status == "warning"
+    assert "No space left on device" in found.text
+    assert found.remedy.startswith("free space there, or set gpusched.fusion.cache-directory")
+
+
+@pytest.mark.processes
+def test_small_full_disk_for_kernels(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "64k") as folder:
+        (folder / "taken").write_bytes(bytes(2**15))
+        with dask.config.set({"gpusched.fusion.cache-directory": str(folder / "kernels")}):
+            assert "No space left on device" in fusion.kernel_cache().text
 
 
 @pytest.mark.processes

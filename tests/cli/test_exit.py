@@ -68,11 +68,14 @@ def test_exception_shows_the_scripts_own_frames(gpusched_run: Runner) -> None:
 
 
 def test_syntax_error_shows_the_line_alone(gpusched_run: Runner) -> None:
-    done = gpusched_run("--local", "--quiet", gpusched_run.script("x = = 1\n"))
+    script = gpusched_run.script("x = = 1\n")
+    done = gpusched_run("--local", "--quiet", script)
     assert done.returncode == 1
     assert done.stderr.count("  File ") == 1
     assert "script.py" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("SyntaxError")
+    # Nothing ran, so there is nothing to sum up.
+    assert "gpusched: " not in gpusched_run("--local", script).stderr
 
 
 @pytest.mark.parametrize("flag", ["--local", "--workers=1"])
@@ -92,6 +95,17 @@ def test_exception_in_a_chunk_reaches_the_script(gpusched_run: Runner, flag: str
     assert any("in broken" in line for line in lines)
     assert any("task ('broken-" in line for line in lines)
     assert not any("gpusched/cli" in line or "runpy" in line for line in lines)
+
+
+def test_summary_of_a_chunk_that_raises_says_that_no_task_had_ended(gpusched_run: Runner) -> None:
+    script = gpusched_run.script(
+        "import dask.array as da\n"
+        "def broken(block):\n    raise RuntimeError\n"
+        "(da.ones(4, chunks=4).map_blocks(broken, meta=da.ones(1)._meta) + 1).compute()\n"
+    )
+    err = gpusched_run("--local", script).stderr
+    assert "none with array functions had ended when the script failed (exit code 1)" in err
+    assert "nothing was fused" not in err
 
 
 CHUNK_THAT_RAISES = """

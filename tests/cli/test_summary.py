@@ -80,6 +80,14 @@ def test_nothing_to_fuse_is_said() -> None:
     assert "nothing was fused" in summary(Statistics(), 1.0)
 
 
+def test_what_a_failed_script_would_have_fused_is_not_guessed() -> None:
+    assert summary(Statistics(), 1.0, code=3).splitlines() == [
+        "gpusched: 1.00 s",
+        "  tasks     none with array functions had ended when the script failed (exit code 3)",
+    ]
+    assert "fused" in summary(Statistics(tasks=1), 1.0, code=3)
+
+
 def test_missing_counts_are_named() -> None:
     lines = summary(Statistics(tasks=1), 1.0, missing=["worker a died"]).splitlines()
     assert lines[-1] == "  missing   worker a died"

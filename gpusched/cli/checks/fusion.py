@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 
 from gpusched.cli.checks import isolated
 from gpusched.cli.checks.finding import Finding
 
+_ENOUGH = 2**16
+"""Bytes that are written where kernels are kept: as much as some kernels take."""
 _PROGRAM = """
 import dask, dask.array as da, numpy as np, gpusched
 x = da.arange(100_000, chunks=20_000, dtype="float64")
@@ -33,12 +36,17 @@ def kernel_cache() -> Finding:
         )
     try:
         own_folder(folder, "chmod 700 it")
-        with tempfile.TemporaryFile(dir=folder):
-            return Finding.ok(str(folder))
+        # An empty file can be made on a full disk, too.
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ENOUGH))
+            file.flush()
+        return Finding.ok(str(folder))
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return Finding.warning(
             f"{folder} cannot be written ({error}), so kernels are compiled again in each process",
-            "set gpusched.fusion.cache-directory to a folder that can be",
+            f"{'free space there, or ' if full else ''}set gpusched.fusion.cache-directory to a "
+            "folder that can be",
         )
 
 

@@ -17,10 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from distributed.core import collect_causes
-
 from gpusched.cluster import Cluster
 from gpusched.cluster.certificates import load
+from gpusched.cluster.contact import why_not_started
 from gpusched.cluster.named import control, state
 
 logger = logging.getLogger(__name__)
@@ -135,8 +134,8 @@ def main(folder: Path, arguments: dict[str, Any]) -> int:
     except Exception as error:
         # Whatever it is, whoever waits for the cluster is told, and the log has the traceback.
         logger.exception("the cluster failed")
-        cause = [error, *collect_causes(error)][-1]
-        _tell({"error": str(cause) or type(cause).__name__})
+        port, host = str(arguments.get("port", "")), arguments.get("host", "127.0.0.1")
+        _tell({"error": why_not_started(error, port, host)})
         return 1
     state.forget(folder)
     return 0
