@@ -132,7 +132,7 @@ def test_they_are_fused(function: Any) -> None:
     counts = compare(function, chunk(), chunk(0.75), chunk(0.625))
     assert not counts.breaks
     assert counts.fused_tasks == 3
-    assert sum(counts.recorded.values()) == 1
+    assert sum(counts.recorded.values()) <= 1, "none where an earlier test has recorded it"
 
 
 def test_there_is_a_plan_for_each_way() -> None:
