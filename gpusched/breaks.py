@@ -40,7 +40,7 @@ class GraphBreak(enum.Enum):
 
     # What chunks are.
     SMALL_CHUNKS = "make chunks larger, or lower gpusched.fusion.minimum-elements"
-    NO_ARRAY = "nothing: the array is made here"
+    NO_ARRAY = "nothing: the array is made here, or the function is called with numbers alone"
     DTYPE = (
         "convert with astype first: kernels have bool, integers, float16 to float64 and complex, "
         "and each function has those of docs/reference/operations.md"

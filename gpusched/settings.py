@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
+import operator
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,10 @@ Kind = Callable[[str, Any], Any]
 
 class SettingError(ValueError):
     """A setting has a value that it cannot have, or does not exist."""
+
+
+class _UnknownError(ValueError):
+    """There is no setting of that name."""
 
 
 def _flag(name: str, value: Any) -> None:
@@ -174,7 +179,56 @@ number, 0 or more (set in Python)
         try:
             _kind(name)(f"gpusched.{name}", value)
         except ValueError as error:
-            raise SettingError(f"{error} ({_origin(f'gpusched.{name}')})") from None
+            raise _with_origin(error, name) from None
+
+
+_checked: list[Any] = []
+"""The names and values that `check_changes` found right last."""
+
+
+def check_changes(stacklevel: int = 1) -> None:
+    """Check the settings in force, if any is another object than when they were last checked.
+
+    Raises `SettingError` if one has a value that it cannot have. What does not exist is only
+    warned of: programs may have worked with it, and may keep settings of their own there.
+
+    Parameters
+    ----------
+    stacklevel
+        Of the warning, as `warnings.warn` counts: 1 is the caller of this function.
+
+    Notes
+    -----
+    Takes some microseconds where nothing has changed. A thread that replaces `_checked` has checked
+    what it holds.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched import settings
+    >>> with dask.config.set({"gpusched.fusion.compile": "wiat"}):
+    ...     settings.check_changes()
+    Traceback (most recent call last):
+        ...
+    gpusched.settings.SettingError: gpusched.fusion.compile cannot be 'wiat': write 'background', \
+'wait' or 'off' (set in Python)
+    """
+    global _checked
+    sections = dask.config.get("gpusched", None) or {}
+    found: list[Any] = [*sections]
+    for values in sections.values():
+        found += (*values, *values.values()) if isinstance(values, Mapping) else (values,)
+    # By identity: values may have no equality, and those that are kept here are not used again.
+    if len(found) == len(_checked) and all(map(operator.is_, found, _checked)):
+        return
+    for name, value in _given(sections):
+        try:
+            _kind(name)(f"gpusched.{name}", value)
+        except _UnknownError as error:
+            warnings.warn(str(_with_origin(error, name)), stacklevel=stacklevel + 1)
+        except ValueError as error:
+            raise _with_origin(error, name) from None
+    _checked = found
 
 
 def _given(sections: Any) -> list[tuple[str, Any]]:
@@ -190,9 +244,15 @@ def _given(sections: Any) -> list[tuple[str, Any]]:
 def _kind(name: str) -> Kind:
     if name in KINDS:
         return KINDS[name]
+    import difflib  # Here, as only what does not exist needs it.
+
     near = difflib.get_close_matches(name, KINDS, n=1)
     hint = f"; did you mean gpusched.{near[0]}?" if near else ""
-    raise ValueError(f"there is no setting gpusched.{name}{hint}")
+    raise _UnknownError(f"there is no setting gpusched.{name}{hint}")
+
+
+def _with_origin(error: ValueError, name: str) -> SettingError:
+    return SettingError(f"{error} ({_origin(f'gpusched.{name}')})")
 
 
 def _origin(name: str) -> str:

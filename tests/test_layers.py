@@ -65,6 +65,7 @@ MAY_USE = {
         "quantities",
         "record",
         "roles",
+        "settings",
         "store",
     },
     "kernels": {

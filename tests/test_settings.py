@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import dask.config
+import numpy as np
 import pytest
 
-from gpusched import Cluster, config, settings
+from gpusched import Cluster, config, enable, settings
+from gpusched.graph.hook import is_enabled
 from tests.cli.conftest import call
 
 
@@ -67,6 +69,52 @@ def test_value_instead_of_a_section_is_named() -> None:
         pytest.raises(settings.SettingError, match=r"no setting gpusched\.fusion"),
     ):
         settings.check()
+
+
+def test_enabling_fusion_checks_settings() -> None:
+    told = r"gpusched\.fusion\.compile cannot be 'wiat': write 'background', .* \(set in Python\)"
+    for value in ("wiat", "wiat"):  # A value that is wrong stays so.
+        with (
+            dask.config.set({"gpusched.fusion.compile": value}),
+            pytest.raises(settings.SettingError, match=told),
+        ):
+            enable()
+    with enable():
+        pass
+
+
+def test_enabling_fusion_warns_where_it_is_called_of_settings_that_do_not_exist() -> None:
+    told = r"no setting gpusched\.fusion\.complie; did you mean gpusched\.fusion\.compile\?"
+    with (
+        dask.config.set({"gpusched.fusion.complie": "wait"}),
+        pytest.warns(UserWarning, match=told) as found,
+        enable(),
+    ):
+        assert is_enabled()
+    assert found[0].filename == __file__
+    with (
+        dask.config.set({"gpusched.of-mine": {"any": np.ones(3)}}),
+        pytest.warns(UserWarning, match=r"no setting gpusched\.of-mine\.any \("),
+    ):
+        enable().__exit__()
+
+
+def test_settings_that_have_not_changed_are_not_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[Any] = []
+    monkeypatch.setattr(settings, "_checked", [])
+    monkeypatch.setitem(settings.KINDS, "fusion.strict", lambda *each: read.append(each))
+    for strict in (True, True, False, True):
+        with dask.config.set({"gpusched.fusion.strict": strict}):
+            for _ in range(3):
+                settings.check_changes()
+    assert [value for _, value in read] == [True, False, True]
+
+
+def test_configuration_without_settings_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask.config, "config", {})
+    settings.check_changes()
 
 
 def test_cluster_checks_settings_before_it_starts() -> None:

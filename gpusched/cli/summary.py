@@ -103,9 +103,10 @@ def _tiers(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[st
     there = missing.keys() & (counted.kernels_requested.keys() | counted.kernels.keys())
     seconds = sum(missing[name] for name in there) * 1e-6
     if there:
-        told = f"finds {_of_kernels(len(there), len(missing))}, for {seconds:.2f} s of these"
+        told = f"will find {_of_kernels(len(there), len(missing))}, for {seconds:.2f} s of these"
         if left := len(there.intersection(compiling)):
-            told += f"; the compile service has {_some(left)} still to make"
+            those = "one of them" if left == 1 else f"{left:,} of them"
+            told += f"; the compile service is still making {those}"
     elif config.get("fusion.compile") == "off":
         told = "takes as long: gpusched.fusion.compile is off"
     else:

@@ -12,6 +12,7 @@ from dask.base import is_dask_collection
 
 from gpusched.inspection.places import variable_of_layer
 from gpusched.inspection.stages import title
+from gpusched.inspection.units import count
 
 Index = tuple[int, ...]
 
@@ -104,7 +105,8 @@ class Subject:
             ) from None
         if len(items) != len(lengths):
             raise IndexError(
-                f"{what}={given!r} has {len(items)} numbers; {self.name} has {len(lengths)} axes"
+                f"{what}={given!r} has {count(len(items), 'number')}; {self.name} has "
+                f"{count(len(lengths), 'axis', 'axes')}"
             )
         for axis, (item, length) in enumerate(zip(items, lengths, strict=True)):
             if not -length <= item < length:

@@ -11,6 +11,7 @@ from typing import Any
 import dask
 from dask.core import flatten
 
+from gpusched import settings
 from gpusched.chunking import size
 from gpusched.config import chosen
 from gpusched.graph import callsites, early
@@ -136,8 +137,8 @@ def intercepting(function: Callable[..., Any]) -> Iterator[None]:
 _MATHEMATICS = "fusion.mathematics"
 
 
-def _configure(settings: dict[str, Any]) -> None:
-    for key, value in settings.items():
+def _configure(changed: dict[str, Any]) -> None:
+    for key, value in changed.items():
         if value is None:
             # A key set to None would switch dask's own array optimisation off.
             dask.config.pop(key, None)
@@ -159,15 +160,15 @@ class _Switch:
         entry.watch()
         if on:
             early.prepare()
-        settings = {
+        changed = {
             "array_optimize": self._hook,
             "array_plugins": callsites.plugins(on),
             size.KEY: size.for_fusion(on),
         }
         if self._mathematics is not None:
-            settings[f"gpusched.{_MATHEMATICS}"] = chosen(_MATHEMATICS, self._mathematics)
-        self._before.append({key: dask.config.get(key, None) for key in settings})
-        _configure(settings)
+            changed[f"gpusched.{_MATHEMATICS}"] = chosen(_MATHEMATICS, self._mathematics)
+        self._before.append({key: dask.config.get(key, None) for key in changed})
+        _configure(changed)
 
     def _restore(self) -> None:
         _configure(self._before.pop())
@@ -212,7 +213,13 @@ def enable(*, mathematics: str | None = None) -> _Switch:
     Raises
     ------
     ValueError
-        If ``mathematics`` is anything else.
+        If ``mathematics`` is anything else, or a setting of gpusched's has a value that it cannot
+        have.
+
+    Warns
+    -----
+    UserWarning
+        Of settings of gpusched's that do not exist.
 
     Examples
     --------
@@ -222,6 +229,7 @@ def enable(*, mathematics: str | None = None) -> _Switch:
     ...     float(((x + 1) ** 2).sum().compute(scheduler="threads"))
     400000.0
     """
+    settings.check_changes(stacklevel=2)
     return _Switch(optimize, mathematics)
 
 

@@ -13,7 +13,9 @@ computed of values with NumPy's bits; all else ends the recording.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -87,11 +89,21 @@ def truth(recorder: Recorder, node: Node) -> bool:
     if found is None:
         reason = _obstacle(recorder, node)
         if reason is not None:
-            recorder.stop(reason)
+            recorder.stop(reason.told(f"{reason}{_where()}"))
         found = recorder.answers[id(node)] = bool(recorder.array(node))
         recorder.made_leaf(recorder.register(node), is_true if found else is_false)
         recorder.apart.append(("branch", BRANCH))
     return found
+
+
+def _where() -> str:
+    """Return the line that asks, as refusals of functions have it that were not recorded."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in ("gpusched", "numpy"):
+            return f" (branch, line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""
 
 
 def _obstacle(recorder: Recorder, node: Node) -> Reason | None:

@@ -104,12 +104,12 @@ def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> 
     assert lines[4:6] == [
         "  waiting   12 of 40 tasks ran unfused, as kernels were not compiled: 3.46 s of the "
         "4.46 s on chunks",
-        "  next run  finds 2 of 3 kernels compiled, for 3.00 s of these",
+        "  next run  will find 2 of 3 kernels compiled, for 3.00 s of these",
     ]
     counted.kernels_requested["third"] = 1
-    assert "finds all 3 kernels compiled, for 3.46 s" in summary(counted, 2.0)
+    assert "will find all 3 kernels compiled, for 3.46 s" in summary(counted, 2.0)
     lines = summary(counted, 2.0, compiling=["third", "another process's"]).splitlines()
-    assert lines[5].endswith("of these; the compile service has one kernel still to make")
+    assert lines[5].endswith("of these; the compile service is still making one of them")
 
 
 def test_too_little_work_for_a_compilation_is_said() -> None:

@@ -47,7 +47,7 @@ def test_other_things(function: Callable[[Any], Any], given: Any, told: str) -> 
     [
         (IndexError, (40, 0), "out of bounds: axis 0 of .* is 40 long"),
         (IndexError, (0, -31), "out of bounds: axis 1 of .* is 30 long"),
-        (IndexError, 3, "has 1 numbers; .* has 2 axes"),
+        (IndexError, 3, "has 1 number; .* has 2 axes"),
         (IndexError, (), "has 0 numbers; .* has 2 axes"),
         (TypeError, (1.5, 2), "whole numbers are needed"),
         (TypeError, (slice(3), 2), "whole numbers are needed"),

@@ -169,7 +169,7 @@ def test_an_unusable_size_is_named() -> None:
     x = persisted((80, 70), 80)
     setting = {"gpusched.fusion.single-operation-bytes": "many"}
     told = pytest.raises(ValueError, match="single-operation-bytes cannot be 'many'")
-    with dask.config.set(setting), enable(), told:
+    with enable(), dask.config.set(setting), told:
         np.sin(x).compute(scheduler="sync")
 
 

@@ -148,10 +148,11 @@ def test_off_compiles_nothing(compiler: Compiler, pays: None, mode: Any) -> None
 
 def test_another_word_is_an_error(compiler: Compiler) -> None:
     with (
+        gpusched.enable(),
         dask.config.set({"gpusched.fusion.compile": "later"}),
         pytest.raises(ChoiceError, match="'later': write 'background', 'wait' or 'off'"),
     ):
-        computed(expression)
+        expression(chunked()).compute(scheduler="sync")
 
 
 def test_small_work_compiles_nothing(compiler: Compiler) -> None:
@@ -367,10 +368,11 @@ def test_the_tier_goes_with_a_computation_to_the_workers(compiler: Compiler) -> 
 
 def test_another_tier_is_an_error() -> None:
     with (
+        gpusched.enable(),
         dask.config.set({"gpusched.fusion.tier": "second"}),
         pytest.raises(ChoiceError, match="'second': write 'any', 'fused' or 'unfused'"),
     ):
-        computed(expression)
+        expression(chunked()).compute(scheduler="sync")
 
 
 @pytest.mark.processes
