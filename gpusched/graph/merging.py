@@ -19,7 +19,6 @@ from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subg
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functiontraits import called, worthwhile
 from gpusched.graph.known import is_first_step, together
-from gpusched.graph.recomputing import Recomputed, Recomputing
 from gpusched.graph.subgraph import depth_first, last_task, layer_of, operands
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes
@@ -107,12 +106,9 @@ class _Merging:
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> Table:
-        order = depth_first([*self._table.wanted, *self._tasks], self._note)
-        again = self._compute_again(order)
-        for key in order:
-            if key not in again:
-                self._layers.setdefault(layer_of(key), len(self._layers))
-                self._place(key)
+        for key in depth_first([*self._table.wanted, *self._tasks], self._note):
+            self._layers.setdefault(layer_of(key), len(self._layers))
+            self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
         later = sum(n > 1 and self._nbytes(chunk) >= self._least for chunk, n in readers.items())
@@ -127,16 +123,11 @@ class _Merging:
         if len(found) < threads():
             if found:
                 self._table.note("merge", FEW, len(found))
-            if len(again) < threads():
-                return self._table
-            found = []
-        result = {key: node for key, node in self._tasks.items() if key not in again}
+            return self._table
+        result = dict(self._tasks)
         for members in found:
             for key in members:
                 del result[key]
-        for key in filter(result.__contains__, again.readers):
-            inner = again.nodes([key])
-            result[key] = Task.fuse(*inner.values(), result[key], key=key)
         items: list[Any] = []
         for members in found:
             made = self._one(members, result)
@@ -159,18 +150,6 @@ class _Merging:
         for other in found:
             self._users[other].append(key)
         return [other for other in found if other in self._tasks]
-
-    def _compute_again(self, order: list[Any]) -> Recomputed:
-        """Leave out what is computed again by those who read it, which are given its operands."""
-        again = Recomputing(self._table, self._least, self._operands, self._users).run(order)
-        self._again = again
-        for key, before in again.readers.items():
-            self._operands[key] = found = again.operands(key)
-            for other in set(found).difference(before):
-                self._users[other].append(key)
-        for other in {k for key in again for k in self._operands[key]}:
-            self._users[other] = [key for key in self._users[other] if key not in again]
-        return again
 
     def _sequence(self, members: list[Any]) -> list[Any]:
         """Return a group's tasks in an order that is the same for all chunks and whatever data.
@@ -245,7 +224,8 @@ class _Merging:
 
     def _note_apart(self, reason: Reason, operands: list[Any]) -> None:
         """Note why a task stays apart from others that read the same large chunk, if any do."""
-        if any(len(self._users[k]) > 1 and self._nbytes(k) >= self._least for k in operands):
+        users = self._table.users
+        if any(users[k] > 1 and self._nbytes(k) >= self._least for k in operands):
             self._table.note("merge", reason)
 
     def _is_recorded(self, node: Task) -> bool:
@@ -308,7 +288,7 @@ class _Merging:
     def _one(self, members: list[Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the task that does what these do, and those that take its results apart."""
         outputs = self._outputs(members)
-        inner = self._again.nodes(members) | {key: self._tasks[key] for key in members}
+        inner = {key: self._tasks[key] for key in members}
         inside = set(members)
         given = dict.fromkeys(k for key in members for k in self._operands[key] if k not in inside)
         name, last = outputs[0], outputs[0]
@@ -341,11 +321,13 @@ def reduces(task: Any) -> bool:
 
 
 def name_of(outputs: list[Any], block: Any) -> Any:
-    """Return a key for tasks with these results, with the same name for all chunks alike."""
-    layers = sorted(str(key[0] if type(key) is tuple else key) for key in outputs)
-    others = [block_of(key) for key in outputs if block_of(key) != block]
+    """Return a key for tasks with these results in this order, with one name for all chunks alike.
+
+    Another graph may ask for the same results in another order, at the same time on a cluster.
+    """
+    layers = [str(key[0] if type(key) is tuple else key) for key in outputs]
     # Seen from the first one's: results of fewer axes have shorter ones, other in each chunk.
-    spread = sorted(str(_seen_from(block, each)) for each in others)
+    spread = [str(_seen_from(block, block_of(key))) for key in outputs]
     return key_of("merged", outputs[0], (layers, spread if len(block) else ()), block)
 
 

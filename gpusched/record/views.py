@@ -182,7 +182,9 @@ def gather_apart(
     found = gathered(recorder, roots)
     if found:
         first = found[0].place if place is None else place
-        recorder.flush([node for node in found if node.place != first])
+        others: list[Node] = [node for node in found if node.place != first]
+        if others:
+            recorder.flush(others)
 
 
 def _turned(recorder: Recorder, node: Node, change: Change) -> Node | None:

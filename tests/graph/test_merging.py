@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import Task, TaskRef
+from dask.base import tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Scheduler
@@ -408,6 +410,20 @@ def test_tasks_whose_results_have_fewer_axes_have_one_name_for_all_chunks() -> N
     shared = np.exp(numbers()) * 2
     names = merged_keys(shared - 1, np.sqrt(shared[:, 0]))
     assert len(names) == CHUNKS and len({name for name, *_ in names}) == 1
+
+
+def test_tasks_with_the_same_results_in_another_order_have_other_names() -> None:
+    """Two graphs may be computed at once: a cluster computes what has one name once."""
+    x = numbers(400)
+    a, b, c = x.sum(axis=0), x.sum(axis=1), x.max(axis=0)
+    made: dict[Any, str] = {}
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
+        for order in itertools.permutations((a - 7, b.max(), c + b.sum())):
+            for key, node in optimised(*order).items():
+                if str(key[0]).startswith("merged-"):
+                    found = tokenize(node.func)
+                    assert made.setdefault(key, found) == found
+    assert len(made) > CHUNKS
 
 
 def test_a_graph_that_would_have_a_cycle_has_none() -> None:
