@@ -206,11 +206,11 @@ def check_changes(stacklevel: int = 1) -> None:
     --------
     >>> import dask
     >>> from gpusched import settings
-    >>> with dask.config.set({"gpusched.fusion.compile": "wiat"}):
+    >>> with dask.config.set({"gpusched.fusion.compile": "never"}):
     ...     settings.check_changes()
     Traceback (most recent call last):
         ...
-    gpusched.settings.SettingError: gpusched.fusion.compile cannot be 'wiat': write 'background', \
+    gpusched.settings.SettingError: gpusched.fusion.compile cannot be 'never': write 'background', \
 'wait' or 'off' (set in Python)
     """
     global _checked

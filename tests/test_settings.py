@@ -72,8 +72,8 @@ def test_value_instead_of_a_section_is_named() -> None:
 
 
 def test_enabling_fusion_checks_settings() -> None:
-    told = r"gpusched\.fusion\.compile cannot be 'wiat': write 'background', .* \(set in Python\)"
-    for value in ("wiat", "wiat"):  # A value that is wrong stays so.
+    told = r"gpusched\.fusion\.compile cannot be 'never': write 'background', .* \(set in Python\)"
+    for value in ("never", "never"):  # A value that is wrong stays so.
         with (
             dask.config.set({"gpusched.fusion.compile": value}),
             pytest.raises(settings.SettingError, match=told),
@@ -84,9 +84,9 @@ def test_enabling_fusion_checks_settings() -> None:
 
 
 def test_enabling_fusion_warns_where_it_is_called_of_settings_that_do_not_exist() -> None:
-    told = r"no setting gpusched\.fusion\.complie; did you mean gpusched\.fusion\.compile\?"
+    told = r"no setting gpusched\.fusion\.compiles; did you mean gpusched\.fusion\.compile\?"
     with (
-        dask.config.set({"gpusched.fusion.complie": "wait"}),
+        dask.config.set({"gpusched.fusion.compiles": "wait"}),
         pytest.warns(UserWarning, match=told) as found,
         enable(),
     ):

@@ -54,8 +54,10 @@ class Remembered:
         found = self.get(key)
         if found is None and key is not None and self.lasts:
             event = self._recorded.get(key)
-            if event is not None and event.wait(PATIENCE):
-                return self.get(key)
+            if event is not None:
+                event.wait(PATIENCE)
+            # Also where there is none: it may have been found out since.
+            found = self.get(key)
         return found
 
     @contextmanager
