@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import dask.config
@@ -175,11 +175,8 @@ def check() -> None:
     gpusched.settings.SettingError: gpusched.cluster.workers cannot be 'many': write a whole \
 number, 0 or more (set in Python)
     """
-    for name, value in _given(dask.config.get("gpusched")):
-        try:
-            _kind(name)(f"gpusched.{name}", value)
-        except ValueError as error:
-            raise _with_origin(error, name) from None
+    for error, _ in _wrong(dask.config.get("gpusched")):
+        raise error from None
 
 
 _checked: list[Any] = []
@@ -221,14 +218,21 @@ def check_changes(stacklevel: int = 1) -> None:
     # By identity: values may have no equality, and those that are kept here are not used again.
     if len(found) == len(_checked) and all(map(operator.is_, found, _checked)):
         return
+    for error, exists in _wrong(sections):
+        if exists:
+            raise error from None
+        warnings.warn(str(error), stacklevel=stacklevel + 1)
+    _checked = found
+
+
+def _wrong(sections: Any) -> Iterator[tuple[SettingError, bool]]:
+    """Yield what is wrong with settings, and whether there is a setting of that name."""
     for name, value in _given(sections):
         try:
             _kind(name)(f"gpusched.{name}", value)
-        except _UnknownError as error:
-            warnings.warn(str(_with_origin(error, name)), stacklevel=stacklevel + 1)
         except ValueError as error:
-            raise _with_origin(error, name) from None
-    _checked = found
+            found = SettingError(f"{error} ({_origin(f'gpusched.{name}')})")
+            yield found, not isinstance(error, _UnknownError)
 
 
 def _given(sections: Any) -> list[tuple[str, Any]]:
@@ -249,10 +253,6 @@ def _kind(name: str) -> Kind:
     near = difflib.get_close_matches(name, KINDS, n=1)
     hint = f"; did you mean gpusched.{near[0]}?" if near else ""
     raise _UnknownError(f"there is no setting gpusched.{name}{hint}")
-
-
-def _with_origin(error: ValueError, name: str) -> SettingError:
-    return SettingError(f"{error} ({_origin(f'gpusched.{name}')})")
 
 
 def _origin(name: str) -> str:

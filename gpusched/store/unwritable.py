@@ -10,7 +10,8 @@ from typing import Any
 
 from gpusched.store import codefiles, kernelfiles
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = errno.ENOSPC, errno.EDQUOT
+"""Numbers of errors that say that there is no room."""
 _SETTING = "gpusched.fusion.cache-directory"
 
 _warned: set[Path] = set()
@@ -64,6 +65,6 @@ def warn(path: Path, error: OSError) -> None:
 def _remedy(error: OSError) -> str:
     if error.errno is None:
         return ""  # An error of `gpusched.files`, which says what to do.
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return f" Free space there, or set {_SETTING} to another folder (null for none)."
     return f" Set {_SETTING} to a folder that can be written (null for none)."
