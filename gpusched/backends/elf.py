@@ -285,7 +285,8 @@ def _aligned(place: int, alignment: int) -> int:
 
 @lru_cache(maxsize=1)
 def _c_library() -> Any:
-    found = ctypes.CDLL(None, use_errno=True)
+    # Python's lock is kept: it takes longer to get it back, from a thread that computes.
+    found = ctypes.PyDLL(None, use_errno=True)
     found.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from functools import cache, lru_cache
+from functools import cache
 from string import ascii_lowercase
 
 import numpy as np
@@ -62,17 +62,10 @@ def arguments(kernel: Kernel) -> list[str]:
     return arrays + parameter_names(kernel) + sizes + strides + resumed
 
 
-@lru_cache(maxsize=1)
-def _helpers() -> dict[str, ast.FunctionDef]:
-    """Return each function in `scalars` by name, in their order."""
-    tree = parse(inspect.getsource(scalars))
-    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
 @cache
 def _helper(name: str) -> str:
     """Return the source of a function in `scalars`, without types."""
-    function = _helpers()[name]
+    function = parse(inspect.getsource(getattr(scalars, name)))
     for node in ast.walk(function):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
@@ -209,10 +202,9 @@ def called_names(text: str) -> set[str]:
 
 def helper_source(text: str) -> str:
     """Return the source of the functions of `scalars` that a source calls."""
-    names = called_names(text) & vars(scalars).keys()
-    if not names:
-        return ""  # To parse them all takes some milliseconds.
-    return "".join(f"{_helper(name)}\n\n\n" for name in _helpers() if name in names)
+    names = called_names(text)
+    here = [name for name, each in vars(scalars).items() if inspect.isfunction(each)]
+    return "".join(f"{_helper(name)}\n\n\n" for name in here if name in names)
 
 
 def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:
