@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _LABEL = 10
 _LINES = 4
 _STOPS = 8
+_NAMES = 3
+"""Functions whose time is not expected that the first sentence names."""
 
 
 def text(found: Explanation, details: bool = False, width: int = 80) -> str:
@@ -62,9 +64,13 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
 
 def shows(found: Explanation, stage: Stage) -> bool:
     """Return whether a stage is shown: it launches kernels, or moves a part of the bytes."""
-    moving = all(name in _MOVING for name, _ in stage.calls)
+    return bool(stage.kernels or stage.unknown or _computing(found, stage))
+
+
+def _computing(found: Explanation, stage: Stage) -> list[str]:
+    """Return what a stage calls unfused that does more than move chunks, if that is not little."""
     slight = stage.bytes_total * _SLIGHT < found.totals.bytes_moved
-    return bool(stage.kernels or stage.unknown) or not (moving or slight)
+    return [] if slight else [name for name, _ in stage.calls if name not in _MOVING]
 
 
 _SLIGHT = 100
@@ -72,7 +78,7 @@ _SLIGHT = 100
 _MOVING = frozenset(
     ["_getitem", "_trim", "finalize", "concatenate", "concatenate3", "concatenate_arrays",
      "concatenate_axes", "concatenate_shaped", "getitem", "getter", "getter_inline",
-     "getter_nofancy", "one_of", "reshape", "stack", "transpose"]
+     "getter_nofancy", "one_of", "own_part", "reshape", "stack", "transpose"]
 )  # fmt: skip
 
 
@@ -88,13 +94,16 @@ def summary(found: Explanation) -> str:
         )
     compiled = all(kernel.compiled or kernel.waits for kernel in found.kernels)
     kernels = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) != 1)}"
+    names = list(dict.fromkeys(each for s in found.stages for each in _computing(found, s)))
+    others = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    without = f", not counting {', '.join(names[:_NAMES])}{others}"
     return (
         f"{count(totals.tasks_before, 'task')} as built, {totals.tasks_after:,} as run; "
         f"{totals.fused_tasks:,} of them launch {kernels}, {count(totals.launches, 'time')} "
         f"in all. {bytes_(totals.bytes_moved)} read and written (least possible: "
         f"{bytes_(totals.bytes_least)}), about {seconds(totals.seconds)} on "
-        f"{count(found.machine.threads, 'thread')}{'' if compiled else ' once all are compiled'}. "
-        f"A task needs {memory(totals)}."
+        f"{count(found.machine.threads, 'thread')}{'' if compiled else ' once all are compiled'}"
+        f"{without if names else ''}. A task needs {memory(totals)}."
     )
 
 
@@ -192,7 +201,7 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
     if stage.calls:
         yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
     yield from _devices(stage) if found.gpu else ()
-    yield from _costs(stage)
+    yield from _costs(stage, bool(_computing(found, stage)))
     if details:
         for use in stage.boundaries:
             yield (
@@ -238,7 +247,7 @@ def results(stage: Stage) -> str:
     return ", ".join(f"{n} of {kind}" if n > 1 else kind for kind, n in found.items())
 
 
-def _costs(stage: Stage) -> Iterator[tuple[str, str]]:
+def _costs(stage: Stage, more: bool) -> Iterator[tuple[str, str]]:
     least = "" if stage.bytes_exact else "at least "
     yield (
         "bytes",
@@ -250,7 +259,9 @@ def _costs(stage: Stage) -> Iterator[tuple[str, str]]:
     )
     if stage.intensity is not None:
         yield "intensity", f"{stage.intensity:.3g} operations per byte"
-    yield "time", f"{seconds(stage.seconds)} per task, {seconds(stage.seconds_total)} in all"
+    without = ", not counting what is unfused" if more else ""
+    times = f"{seconds(stage.seconds)} per task, {seconds(stage.seconds_total)} in all"
+    yield "time", times + without
     yield "memory", memory(stage).replace(" of memory", "")
 
 
