@@ -50,8 +50,8 @@ class Trace:
         return f"<trace of {self.array}[{', '.join(map(str, self.index))}]: {self.value!r}>"
 
 
-def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> Trace:
-    """Print every value that leads to an element, in order, as for finding where a NaN comes from.
+def trace_element(x: Any, index: Any, *, depth: int = 8) -> Trace:
+    """Return every value that leads to an element, in order, as for finding where a NaN comes from.
 
     The chunk's real inputs are computed, and the kernels' source runs in plain Python for this
     element, as `debug` runs it. Where a chunk comes from a task that works on elements, that one is
@@ -65,14 +65,12 @@ def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> T
         Position of the element, counted from the end where negative.
     depth : int
         How many tasks are gone back; each has its inputs computed.
-    show : bool
-        Whether it is printed.
 
     Returns
     -------
     Trace
-        The values, with their operations, dtypes and the user's lines; the first that is not
-        finite is marked.
+        The values, with their operations, dtypes and the user's lines, for `print`; the first that
+        is not finite is marked.
 
     Raises
     ------
@@ -85,7 +83,7 @@ def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> T
     >>> with gpusched.enable():
     ...     x = da.arange(10_000, chunks=5_000)
     ...     y = da.log((x - 7_000) * 2)
-    >>> found = gpusched.trace_element(y, 7_000, show=False)
+    >>> found = gpusched.trace_element(y, 7_000)
     >>> [(step.operation, float(step.value)) for step in found.steps[-2:]]
     [('astype', 0.0), ('log', -inf)]
     """
@@ -96,7 +94,4 @@ def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> T
     follower = Follower(Graph(subject.array), depth, into_reductions=True)
     assert spot.local is not None and spot.index is not None
     value = follower.value_of(spot.key, spot.local)
-    found = Trace(subject.name, spot.index, spot.chunk, value, tuple(follower.steps))
-    if show:
-        print(found.text())
-    return found
+    return Trace(subject.name, spot.index, spot.chunk, value, tuple(follower.steps))

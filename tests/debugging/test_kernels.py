@@ -51,7 +51,7 @@ def test_elementwise(frames: list[FrameType]) -> None:
 def test_several_results_in_a_trace() -> None:
     x = numbers((30,), 10)
     total, product = both(x, 3.0)
-    trace = gpusched.trace_element(total - product, 12, show=False)
+    trace = gpusched.trace_element(total - product, 12)
     assert [step.operation for step in trace.steps][-3:] == ["both", "both", "subtract"]
 
 
@@ -59,7 +59,7 @@ def test_several_results_in_a_trace() -> None:
 def test_stencil(index: int) -> None:
     y = slope(numbers((30,), 10) * 2 - 1, 0.5) + 1
     assert gpusched.debug(y, index, stop="never") == y[index].compute()
-    assert gpusched.trace_element(y, index, show=False).value == y[index].compute()
+    assert gpusched.trace_element(y, index).value == y[index].compute()
 
 
 def test_reduction_over_its_chunks(frames: list[FrameType]) -> None:
@@ -92,7 +92,7 @@ def test_a_users_version_is_what_runs(frames: list[FrameType], tmp_path: Path) -
     file.write_text(file.read_text().replace("    return ", "    extra = 7\n    return "))
     with edited:
         assert gpusched.debug(y, 5) == y[5].compute()
-        assert "your version" in gpusched.trace_element(y, 5, show=False).text()
+        assert "your version" in gpusched.trace_element(y, 5).text()
     assert "extra" in frames[0].f_code.co_varnames
     gpusched.debug(y, 5)
     assert "extra" not in frames[1].f_code.co_varnames
@@ -107,5 +107,5 @@ def test_a_users_function_in_the_place_of_a_kernel(frames: list[FrameType]) -> N
 
     with gpusched.override(kernel, mine):
         assert gpusched.debug(y, 5) == y[5].compute()
-        assert "your version" in gpusched.trace_element(y, 5, show=False).text()
+        assert "your version" in gpusched.trace_element(y, 5).text()
     assert len(frames) == 1

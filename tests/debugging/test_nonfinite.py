@@ -216,7 +216,7 @@ def test_on_a_cluster(x: da.Array) -> None:
         assert (later.already_in_input, later.index) == (True, (20, 20))
         y = kept * 2 + 1
         assert gpusched.debug(y, (3, 4), stop="never") == y[3, 4].compute()
-        assert gpusched.trace_element(y, (3, 4), show=False).value == y[3, 4].compute()
+        assert gpusched.trace_element(y, (3, 4)).value == y[3, 4].compute()
 
 
 @pytest.mark.parametrize(

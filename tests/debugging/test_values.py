@@ -39,7 +39,7 @@ def test_elements_are_those_that_are_computed(name: str, frames: list[FrameType]
         whole = np.asarray(x.compute())
         for index in ((0,) * x.ndim, (-1,) * x.ndim, tuple(n // 2 for n in x.shape)):
             same(gpusched.debug(x, index), whole[index])
-            same(gpusched.trace_element(x, index, show=False).value, whole[index])
+            same(gpusched.trace_element(x, index).value, whole[index])
     assert frames
 
 
@@ -58,7 +58,7 @@ def test_chunks_are_those_that_are_computed(
 def test_the_last_value_of_a_trace_is_the_element(build: Callable[[], Any]) -> None:
     for x in arrays(build()):
         index = tuple(n // 3 for n in x.shape)
-        trace = gpusched.trace_element(x, index, show=False)
+        trace = gpusched.trace_element(x, index)
         same(trace.steps[-1].value, trace.value)
 
 
@@ -111,7 +111,7 @@ def test_any_program(operations: list[Operation], dtype: str, place: int) -> Non
     index = tuple(int(k) for k in np.unravel_index(place % wanted.size, wanted.shape))
     with np.errstate(all="ignore"):
         same(gpusched.debug(x, index, stop="never"), wanted[index])
-        trace = gpusched.trace_element(x, index, show=False)
+        trace = gpusched.trace_element(x, index)
     same(trace.value, wanted[index])
     same(trace.steps[-1].value, wanted[index])
 
@@ -135,7 +135,7 @@ def test_other_dtypes(dtype: str) -> None:
     x = da.from_array(np.arange(40).astype(dtype), chunks=8)
     y = x[::-1] == x if dtype == "M8[s]" else x + x
     same(gpusched.debug(y, 13, stop="never"), y[13].compute())
-    same(gpusched.trace_element(y, 13, show=False).value, y[13].compute())
+    same(gpusched.trace_element(y, 13).value, y[13].compute())
 
 
 def test_structured_elements() -> None:

@@ -81,8 +81,8 @@ def test_first_nonfinite_value_is_where_it_is_in_host_memory(
 def test_elements_are_followed_as_in_host_memory(name: str, source: Callable[[], da.Array]) -> None:
     wanted, found = PROGRAMS[name](on_host()), PROGRAMS[name](source())
     index = (3, 7)[: wanted.ndim]
-    expected = gpusched.trace_element(wanted, index, show=False)
-    trace = gpusched.trace_element(found, index, show=False)
+    expected = gpusched.trace_element(wanted, index)
+    trace = gpusched.trace_element(found, index)
     if source is on_gpu:
         wanted_names = [step.operation for step in expected.steps]
         assert [step.operation for step in trace.steps] == wanted_names
@@ -103,7 +103,7 @@ def test_chunks_are_stepped_through(name: str) -> None:
 
 def test_a_function_of_cupys_is_called_with_arrays_on_the_gpu() -> None:
     y = on_gpu().map_blocks(cupy.log1p, dtype=float).map_blocks(cupy.cumsum, axis=0, dtype=float)
-    trace = gpusched.trace_element(y + 1, (3, 7), show=False)
+    trace = gpusched.trace_element(y + 1, (3, 7))
     assert float(trace.value) == pytest.approx(np.log1p(VALUES)[:4, 7].sum() + 1)
     assert "cumsum" in [step.operation for step in trace.steps]
     assert float(gpusched.debug(y, index=(3, 7), stop="never")) == pytest.approx(
