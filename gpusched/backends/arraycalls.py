@@ -69,7 +69,7 @@ def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
     def call(*arguments: Any) -> None:
         (kernel.call if kernel.ready else calls)(*arguments)
 
-    return CompiledKernel(kernel.kernel, "", "", kernel.name, call)
+    return CompiledKernel(kernel.kernel, call)
 
 
 def _known(operation: str) -> bool:

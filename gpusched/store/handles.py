@@ -67,17 +67,16 @@ class CompiledKernel:
     """A kernel that can be called."""
 
     kernel: Kernel
-    source: str
-    """Its text: Python that also runs uncompiled."""
-    filename: str
-    """The file of the text; a made-up name in `linecache` where there is no cache directory."""
-    name: str
-    """Its name in profiles and counters."""
     call: Call
     native: NativeKernel | None = None
     """The same for other machine code to call; None where numba or Python runs the kernel."""
     ready: ClassVar[bool] = True
     """That it can be called at once, as a `Handle` says it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in profiles and counters."""
+        return self.kernel.name
 
     def look(self) -> bool:
         """Return that it can be called."""
