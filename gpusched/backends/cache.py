@@ -40,7 +40,7 @@ class KernelCache(KernelStore):
             return reference(kernel)
         started = time.perf_counter()
         prepared = prepare(kernel)
-        found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
+        found = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
         prepared.describe()
         if service.awaited():
             with updating() as counters:

@@ -198,7 +198,7 @@ class GpuRuntime:
             return cubin, cubin
 
         started = time.perf_counter()
-        cubin, _ = obtain(asked, bytes, build)
+        cubin = obtain(asked, bytes, build)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
         return _core().code(cubin, name=kernel.name).get_kernel(kernel.name)
