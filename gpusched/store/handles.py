@@ -21,12 +21,9 @@ class NativeKernel:
 
     call: Callable[..., int]
     """Called with arrays, then numbers; raises `TypeError` for others than it is made for."""
-    fill: Callable[..., int]
-    """Called with an address and the same: writes the block there that `run` takes; returns its
-    length in words of 64 bits."""
     run: int
     """The address of ``int64 run(int64 *block)``, which may run without the GIL, and returns -1 if
-    the kernel has raised an error."""
+    the kernel has raised an error. The block is what `gpusched.backends.entries` says."""
     tiles: Callable[..., int] | None
     """Calls this kernel and others tile by tile, as `gpusched.backends.tiles` says; may be
     called as long as this object is there."""
