@@ -192,7 +192,7 @@ def _kernel_seconds(steps: Sequence[tuple[str, str]], dtype: str, elements: int)
     if interpreted():
         call = reference(kernel).call
     else:
-        prepared = PreparedKernel(kernel, kernel, hostloops.source(kernel), kernel.name, None)
+        prepared = PreparedKernel(kernel, kernel, hostloops.source(kernel))
         call = prepared.made_of(prepared.compile()).call
     values: np.ndarray = np.linspace(0.5, 1.5, elements).astype(dtype)
     result = np.empty_like(values)

@@ -18,25 +18,8 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
 from gpusched.emit.generate import stride_names
 from gpusched.emit.kernel import MOMENTS, Access, Kernel, Statement
-from gpusched.emit.operations import named
+from gpusched.emit.operations import OPERATIONS, named
 from gpusched.store.handles import CompiledKernel, Runnable
-
-_SAME = frozenset([
-    "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "conjugate", "copysign", "cos",
-    "cosh", "deg2rad", "degrees", "divide", "equal", "exp", "exp2", "expm1", "fabs",
-    "float_power", "floor", "fmax", "fmin", "frexp", "greater", "greater_equal", "heaviside",
-    "hypot", "imag", "invert", "isfinite", "isinf", "isnan", "ldexp", "less", "less_equal",
-    "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "modf", "multiply", "negative", "not_equal", "positive", "power", "rad2deg", "radians",
-    "real", "reciprocal", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square",
-    "subtract", "tan", "tanh", "trunc", "where",
-])  # fmt: skip
-"""Operations that are a function of that name, with values within the bounds of the table."""
-_SPECIAL = frozenset(["erf", "erfc", "expit", "gamma"])
-"""The same, among special functions."""
-_WHOLE = frozenset(["ceil", "conjugate", "floor", "positive", "rint", "trunc"])
-"""Operations that change no integer."""
 
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max",
                "fmin": "nanmin", "fmax": "nanmax", "logical_or": "any",
@@ -49,7 +32,7 @@ def can_call(kernel: Kernel) -> bool:
     if kernel.edition or kernel.scanned or kernel.labels is not None:
         return False
     joined = all(o.combine in (None, MOMENTS, *_REDUCTIONS) for o in kernel.outputs)
-    return joined and all(_known(each.operation) for each in kernel.statements)
+    return joined and all(each.operation in OPERATIONS for each in kernel.statements)
 
 
 def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
@@ -69,12 +52,7 @@ def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
     def call(*arguments: Any) -> None:
         (kernel.call if kernel.ready else calls)(*arguments)
 
-    return CompiledKernel(kernel.kernel, "", "", kernel.name, call)
-
-
-def _known(operation: str) -> bool:
-    tables = (_SAME, _SPECIAL, _OTHERS, _OF_TABLES)
-    return any(operation in each for each in tables) or operation.startswith("astype")
+    return CompiledKernel(kernel.kernel, call)
 
 
 @dataclass(frozen=True)
@@ -147,7 +125,7 @@ class ArrayCalls:
             found = _OTHERS[operation](self.module, *args)
         elif operation.startswith("astype"):
             found = _CONVERSIONS.get(operation, _plain)(self.module, *args, dtype)
-        elif operation in _WHOLE and operands[0].kind != "f":
+        elif named(operation).template(operands[0]) == "{0}":
             found = args[0]
         else:
             found = self._function(operation)(*args)
@@ -156,7 +134,8 @@ class ArrayCalls:
         return _as(found, dtype)
 
     def _function(self, operation: str) -> Callable[..., Any]:
-        if operation in _SAME:
+        """Return the function that has an operation's name, which is as exact as the table says."""
+        if hasattr(self.module, operation):
             return getattr(self.module, operation)
         import importlib
 

@@ -5,30 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 
 from gpusched.backends import native
 from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.parsing import register
-from gpusched.store import (
-    codefiles,
-    emitters,
-    kernelfiles,
-    processors,
-    sharing,
-    tuned,
-    unwritable,
-    worthwhile,
-)
-from gpusched.store.handles import Call, CompiledKernel, NativeKernel
+from gpusched.store import emitters, kernelfiles, processors, sharing, tuned
+from gpusched.store.handles import CompiledKernel
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
-from gpusched.store.statistics import count_compilation, updating
+from gpusched.store.statistics import updating
 
 
 class KernelCache(KernelStore):
@@ -40,11 +31,8 @@ class KernelCache(KernelStore):
             return reference(kernel)
         if kernelfiles.is_empty():
             return None
-        prepared = _prepared(kernel)
-        if not _is_kept(prepared.wanted):
-            return None
-        prepared = _kept(prepared)
-        return sharing.known(prepared.wanted, prepared.load)
+        prepared = prepare(kernel)
+        return sharing.known(prepared.wanted, prepared.load) if prepared.is_kept else None
 
     def obtained(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel from a file, from other processes, or compiled now."""
@@ -52,7 +40,8 @@ class KernelCache(KernelStore):
             return reference(kernel)
         started = time.perf_counter()
         prepared = prepare(kernel)
-        found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
+        found = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
+        prepared.describe()
         if service.awaited():
             with updating() as counters:
                 counters.compile_seconds += time.perf_counter() - started
@@ -68,10 +57,6 @@ class PreparedKernel:
     chosen: Kernel
     """The same with the options that are the fastest here; it is what is compiled."""
     source: str
-    filename: str
-    """Where the source is kept; a made-up name in `linecache` where there is no cache directory."""
-    stored: Path | None
-    """The file of the source; None if there is none."""
 
     @cached_property
     def wanted(self) -> sharing.Wanted:
@@ -80,8 +65,21 @@ class PreparedKernel:
         made_for = ("cpu", emitters.toolchain(), processors.key())
         parts = (*made_for, self.chosen.description, self.source)
         key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
-        path = self.stored and self.stored.with_name(f"{name}-{key}.code")
+        root = kernelfiles.directory()
+        path = root and root / "kernels" / emitters.folder_name() / f"{name}-{key}.code"
         return sharing.Wanted(name, key, path)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file of the machine code."""
+        # A folder that this user may not enter is as good as none.
+        return self.wanted.path is not None and os.path.exists(self.wanted.path)
+
+    def describe(self) -> None:
+        """Say in the folder of the machine code what it is for, if it is there."""
+        if self.is_kept and self.wanted.path is not None:
+            with suppress(OSError):  # Whoever has written the code has said what is wrong.
+                kernelfiles.describe(self.wanted.path.parent, emitters.made_with())
 
     def load(self, code: bytes) -> CompiledKernel:
         """Return the kernel of machine code, which nothing of numba is needed for.
@@ -92,13 +90,13 @@ class PreparedKernel:
             If it cannot run here.
         """
         found = native.load(code, self.chosen.name)
-        return self._compiled(found.call, found)
+        return CompiledKernel(self.kernel, found.call, found)
 
     def compile(self) -> bytes | None:
         """Return the machine code, made by numba; None if it is good in one process only."""
         from gpusched.backends import cpu
 
-        return cpu.compile_code(self.chosen, self.source, self.filename)
+        return cpu.compile_code(self.chosen, self.source, self._registered())
 
     def made_of(self, code: bytes | None) -> CompiledKernel:
         """Return the kernel of what `compile` returned."""
@@ -106,33 +104,22 @@ class PreparedKernel:
             return self.load(code)
         from gpusched.backends import cpu
 
-        return self._compiled(cpu.compile_here(self.chosen, self.source, self.filename))
+        call = cpu.compile_here(self.chosen, self.source, self._registered())
+        return CompiledKernel(self.kernel, call)
 
     def build(self) -> tuple[CompiledKernel, bytes | None]:
-        """Return the kernel, compiled now, and its machine code unless it is this process's.
-
-        By the compile service, or in this process; it is counted, and learned from.
-        """
-        code = service.compiled(self.chosen, self.wanted)
-        if code is None:
-            code = self._compile_here()
+        """Return the kernel, compiled now, and its machine code unless it is this process's."""
+        code = service.made_by_anybody(self.chosen, self.wanted, self._compiler)
         return self.made_of(code), code
 
-    def _compile_here(self) -> bytes | None:
-        import gpusched.backends.cpu  # noqa: F401  half a second, which is no kernel's time
+    def _compiler(self) -> Callable[[], bytes | None]:
+        import gpusched.backends.cpu  # noqa: F401  half a second
 
-        with service.here():
-            started = time.thread_time()
-            code = self.compile()
-            seconds = time.thread_time() - started
-        worthwhile.learn(self.chosen, seconds)
-        count_compilation(self.kernel.name, seconds)
-        return code
+        return self.compile
 
-    def _compiled(self, call: Call, found: NativeKernel | None = None) -> CompiledKernel:
-        return CompiledKernel(
-            self.kernel, self.source, self.filename, self.kernel.name, call, found
-        )
+    def _registered(self) -> str:
+        """Return a name of the source for errors, under which tracebacks show it."""
+        return register(f"<gpusched {self.chosen.name}>", self.source)
 
 
 def is_compiled(kernel: Kernel) -> bool:
@@ -145,14 +132,7 @@ def is_compiled(kernel: Kernel) -> bool:
     >>> is_compiled(Kernel((), ("float64",), (), (), ("map",)))
     False
     """
-    if kernel in kernels or processors.interpreted():
-        return True
-    return _is_kept(_prepared(kernel).wanted)
-
-
-def _is_kept(wanted: sharing.Wanted) -> bool:
-    # A folder that this user may not enter is as good as none.
-    return wanted.path is not None and os.path.exists(wanted.path)
+    return kernel in kernels or processors.interpreted() or prepare(kernel).is_kept
 
 
 def code_for(kernel: Kernel, key: str) -> bytes:
@@ -170,53 +150,19 @@ def code_for(kernel: Kernel, key: str) -> bytes:
     OtherToolchainError
         If this process would make other code.
     """
-    from gpusched.backends import cpu
-
-    text = hostloops.source(kernel)
-    filename = register(f"<gpusched {kernel.name}>", text)
-    prepared = PreparedKernel(kernel, kernel, text, filename, None)
+    prepared = PreparedKernel(kernel, kernel, hostloops.source(kernel))
     if prepared.wanted.key != key:
         raise OtherToolchainError("another version of gpusched, numba or Python, or other settings")
-    code = cpu.compile_code(kernel, text, prepared.filename)
+    code = prepared.compile()
     if code is None:
         raise OtherToolchainError("code that is good in one process only")
     return code
 
 
 def prepare(kernel: Kernel) -> PreparedKernel:
-    """Return a kernel with its source, which is written to the cache directory if there is one."""
-    return _kept(_prepared(kernel))
-
-
-def _kept(found: PreparedKernel) -> PreparedKernel:
-    """Return the same with its source in its file, or in memory where there is no such file."""
-    if found.stored is not None and _written(found.stored, found.source):
-        return found
-    filename = register(f"<gpusched {found.chosen.name}>", found.source)
-    return replace(found, filename=filename, stored=None)
-
-
-def _prepared(kernel: Kernel) -> PreparedKernel:
-    """Return a kernel with its source, and the file that it belongs in; nothing is written."""
+    """Return a kernel with its source; nothing is compiled, read or written."""
     chosen = tuned.chosen(kernel, tuned.here())
-    root = kernelfiles.directory()
-    stored = root and root / "kernels" / emitters.folder_name() / f"{chosen.name}.py"
-    return PreparedKernel(kernel, chosen, hostloops.source(chosen), str(stored), stored)
-
-
-def _written(path: Path, text: str) -> bool:
-    """Write a source unless it is there; return whether it is."""
-    try:
-        codefiles.folder_for(path)
-        if not path.exists():
-            codefiles.write(path, text.encode())
-            kernelfiles.describe(path.parent, emitters.made_with())
-    except OSError as error:
-        unwritable.warn(path, error)
-        with updating() as counters:
-            counters.kernels_unshared[f"cannot write: {error.strerror or error}"] += 1
-        return False
-    return True
+    return PreparedKernel(kernel, chosen, hostloops.source(chosen))
 
 
 def reference(kernel: Kernel) -> CompiledKernel:
@@ -225,8 +171,7 @@ def reference(kernel: Kernel) -> CompiledKernel:
 
     text = hostloops.source(kernel)
     filename = register(f"<gpusched {kernel.name}>", text)
-    call = python.compile_kernel(kernel, text, filename)
-    return CompiledKernel(kernel, text, filename, kernel.name, call)
+    return CompiledKernel(kernel, python.compile_kernel(kernel, text, filename))
 
 
 kernels = KernelCache()

@@ -1,10 +1,8 @@
 """Conversions in kernels, as LLVM's instructions: of float16, and of floats to integers.
 
 float16 is a type of elements that is converted, and not computed with; it is rounded to even, once.
-What no integer can hold becomes what NumPy makes of it.
-
-Processors with F16C, and all of AArch64, have instructions for float16. Elsewhere they are made of
-others; LLVM would call functions of its own runtime library there, which kernels have not.
+What no integer can hold becomes what NumPy makes of it. Processors with F16C (of 2012 and later),
+and all of AArch64, have instructions for float16; elsewhere NumPy computes what has any.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from numba.extending import intrinsic, models, register_model
 from gpusched.emit.floatingpoint import IS_ARM, IS_X86
 
 _HALF, _SINGLE, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
-_BITS16, _BITS32, _BITS64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+_BITS16, _BITS64 = ir.IntType(16), ir.IntType(64)
 
 _KEPT = 29
 """Low bits of a float64 of which float32 need know only whether one is set."""
@@ -34,39 +32,6 @@ def widened(builder: Any, bits: Any) -> Any:
 def narrowed(builder: Any, number: Any) -> Any:
     """Return the bits of the float16 that is nearest to a float32, by the instruction."""
     return builder.bitcast(builder.fptrunc(number, _HALF), _BITS16)
-
-
-def widened_by_steps(builder: Any, bits: Any) -> Any:
-    """Return the float32 of a float16, by integers and one exact multiplication."""
-    wide = builder.zext(bits, _BITS32)
-    sign = builder.shl(builder.and_(wide, _BITS32(0x8000)), _BITS32(16))
-    rest = builder.shl(builder.and_(wide, _BITS32(0x7FFF)), _BITS32(13))
-    scaled = builder.fmul(builder.bitcast(rest, _SINGLE), _SINGLE(2.0**112))
-    endless = builder.icmp_unsigned(">=", rest, _BITS32(0x0F800000))
-    exponent = builder.select(endless, _BITS32(0x7F800000), _BITS32(0))
-    whole = builder.or_(builder.or_(builder.bitcast(scaled, _BITS32), exponent), sign)
-    return builder.bitcast(whole, _SINGLE)
-
-
-def narrowed_by_steps(builder: Any, number: Any) -> Any:
-    """Return the bits of the float16 that is nearest to a float32, by integers."""
-    bits = builder.bitcast(number, _BITS32)
-    sign = builder.and_(builder.lshr(bits, _BITS32(16)), _BITS32(0x8000))
-    size = builder.and_(bits, _BITS32(0x7FFFFFFF))
-    # Of a normal one: half of its last bit is added, less one where that bit is 0.
-    odd = builder.and_(builder.lshr(size, _BITS32(13)), _BITS32(1))
-    rounded = builder.add(builder.add(size, _BITS32(0xFFF)), odd)
-    normal = builder.sub(builder.lshr(rounded, _BITS32(13)), _BITS32(112 << 10))
-    beyond = builder.icmp_unsigned(">", normal, _BITS32(0x7C00))
-    normal = builder.select(beyond, _BITS32(0x7C00), normal)
-    # Of a subnormal one: the last bit of 0.5 is worth as much as that of the float16.
-    moved = builder.fadd(builder.bitcast(size, _SINGLE), _SINGLE(0.5))
-    subnormal = builder.sub(builder.bitcast(moved, _BITS32), builder.bitcast(_SINGLE(0.5), _BITS32))
-    tiny = builder.icmp_unsigned("<", size, _BITS32(0x38800000))
-    found = builder.select(tiny, subnormal, normal)
-    nan = builder.icmp_unsigned(">", size, _BITS32(0x7F800000))
-    found = builder.select(nan, _BITS32(0x7E00), found)
-    return builder.trunc(builder.or_(found, sign), _BITS16)
 
 
 def to_single(builder: Any, number: Any) -> Any:
@@ -156,8 +121,8 @@ def to_integer(compiler: tuple[Any, Any], name: str) -> Any:
     return function
 
 
-HAS_INSTRUCTIONS = IS_ARM or bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
-"""Whether this processor converts by one instruction."""
+HAS_HALVES = IS_ARM or bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
+"""Whether this processor converts float16; LLVM would call functions that kernels have not."""
 
 
 class Float16(types.Type):
@@ -179,9 +144,5 @@ ELEMENT = Float16()
 
 COMPILER = intrinsic, types
 """What `conversions` takes of numba."""
-BY_INSTRUCTIONS = widened, narrowed
-BY_STEPS = widened_by_steps, narrowed_by_steps
-from_float16, to_float16, round_to_float16 = conversions(
-    COMPILER, ELEMENT, *(BY_INSTRUCTIONS if HAS_INSTRUCTIONS else BY_STEPS)
-)
+from_float16, to_float16, round_to_float16 = conversions(COMPILER, ELEMENT, widened, narrowed)
 to_int32, to_int64 = (to_integer(COMPILER, name) for name in ("to_int32", "to_int64"))

@@ -231,6 +231,9 @@ def compile_here(kernel: Kernel, text: str, filename: str) -> Callable[..., int 
 
 def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
     """Return numba's function of a kernel; a plain one where NUMBA_DISABLE_JIT is set."""
+    halves = generate.called_names(text).intersection(scalar_math.HALVES)
+    if halves and not conversions.HAS_HALVES:
+        raise NotImplementedError("this processor has no instructions for float16")
     silent = bool(kernel.flags & INVALID)
     found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
     for name, function in generate.defined_functions(kernel).items():

@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 
 from gpusched.backends import checks
-from gpusched.backends.native import CALL, FILL, RUN
+from gpusched.backends.native import CALL, RUN
 
 _POINTER = ir.IntType(8).as_pointer()
 _WORD, _BIT, _INT = ir.IntType(64), ir.IntType(1), ir.IntType(32)
@@ -40,8 +40,8 @@ def add(module: Any, context: Any, symbol: str, signature: Any) -> None:
         Numba's, of the kernel.
     """
     _run(module, context, symbol, signature)
-    _fill(module, signature.args)
-    _methods(module, signature.args)
+    _read(module, signature.args)
+    _method(module, signature.args)
 
 
 def words(arguments: Any) -> int:
@@ -100,7 +100,7 @@ def _number(builder: Any, context: Any, kind: Any, block: Any, word: int) -> Any
     return found if wanted == found.type else builder.trunc(found, wanted)
 
 
-def _fill(module: Any, arguments: Any) -> None:
+def _read(module: Any, arguments: Any) -> None:
     """Add ``read(arguments, block)``, which makes the block; false if Python has an error set."""
     kind = ir.FunctionType(_BIT, [_POINTER.as_pointer(), _BLOCK])
     function = ir.Function(module, kind, "gpusched.read")
@@ -155,44 +155,22 @@ def _text(module: Any, content: str) -> Any:
     return variable.bitcast(_POINTER)
 
 
-def _methods(module: Any, arguments: Any) -> None:
-    """Add ``call(*arguments)``, and ``fill(address, *arguments)``, which only makes the block."""
-    length, size = _WORD(len(arguments)), words(arguments)
-    read = module.get_global("gpusched.read")
+def _method(module: Any, arguments: Any) -> None:
+    """Add ``call(*arguments)``."""
     called = ir.Function(module, _METHOD, CALL)
     builder = ir.IRBuilder(called.append_basic_block())
     _, given, count = called.args
-    block = builder.alloca(_WORD, max(1, size))
-    _refuse(builder, _enough(builder, module, count, length))
-    _refuse(builder, builder.call(read, [given, block]))
+    block = builder.alloca(_WORD, max(1, words(arguments)))
+    check = cgutils.get_or_insert_function(
+        module, ir.FunctionType(_BIT, [_WORD, _WORD]), checks.COUNT
+    )
+    _refuse(builder, builder.call(check, [count, _WORD(len(arguments))]))
+    _refuse(builder, builder.call(module.get_global("gpusched.read"), [given, block]))
     finish = cgutils.get_or_insert_function(
         module, ir.FunctionType(_POINTER, [_POINTER, _BLOCK]), checks.RUN
     )
     run = builder.bitcast(module.get_global(RUN), _POINTER)
     builder.ret(builder.call(finish, [run, block]))
-
-    filled = ir.Function(module, _METHOD, FILL)
-    builder = ir.IRBuilder(filled.append_basic_block())
-    _, given, count = filled.args
-    _refuse(builder, _enough(builder, module, count, length.type(len(arguments) + 1)))
-    address = cgutils.get_or_insert_function(
-        module, ir.FunctionType(_WORD, [_POINTER]), "PyLong_AsLongLong"
-    )
-    where = builder.call(address, [builder.load(given)])
-    _refuse(builder, builder.icmp_signed(">", where, _WORD(0)))
-    rest = builder.gep(given, [_WORD(1)])
-    _refuse(builder, builder.call(read, [rest, builder.inttoptr(where, _BLOCK)]))
-    made = cgutils.get_or_insert_function(
-        module, ir.FunctionType(_POINTER, [_WORD]), "PyLong_FromLongLong"
-    )
-    builder.ret(builder.call(made, [_WORD(size)]))
-
-
-def _enough(builder: Any, module: Any, count: Any, wanted: Any) -> Any:
-    check = cgutils.get_or_insert_function(
-        module, ir.FunctionType(_BIT, [_WORD, _WORD]), checks.COUNT
-    )
-    return builder.call(check, [count, wanted])
 
 
 def _refuse(builder: Any, right: Any) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from gpusched.backends import elf, symbols
 from gpusched.store.handles import NativeKernel
 
-RUN, CALL, FILL, NDARRAY, TILES = (
-    f"gpusched.kernel.{name}" for name in ("run", "call", "fill", "ndarray", "tiles")
+RUN, CALL, NDARRAY, TILES = (
+    f"gpusched.kernel.{name}" for name in ("run", "call", "ndarray", "tiles")
 )
 """What kernels' machine code defines, the last one where there are rows; see
 `gpusched.backends.entries`."""
@@ -38,14 +37,11 @@ class _Method(ctypes.Structure):
 
 
 class _Code:
-    """What the functions of one kernel belong to: lives as long as any of them."""
+    """What the function of a kernel belongs to: lives as long as that."""
 
     def __init__(self, image: elf.Image, name: str) -> None:
         self.image = image
-        self.methods = [
-            _Method(name.encode(), image.address(symbol), _FASTCALL, None)
-            for symbol in (CALL, FILL)
-        ]
+        self.method = _Method(name.encode(), image.address(CALL), _FASTCALL, None)
 
 
 def load(code: bytes, name: str = "kernel") -> NativeKernel:
@@ -71,16 +67,12 @@ def load(code: bytes, name: str = "kernel") -> NativeKernel:
         image = elf.Image(file, symbols.address)
         made = _Code(image, name)
         ctypes.c_void_p.from_address(image.address(NDARRAY)).value = id(np.ndarray)
-        call, fill = (_function(made, method) for method in made.methods)
+        # Python keeps `made` as the function's `__self__`, and with it description and image.
+        call = _new_function(ctypes.addressof(made.method), made, None)
         tiles = _TILES(image.address(TILES)) if image.defines(TILES) else None
-        return NativeKernel(call, fill, image.address(RUN), tiles)
+        return NativeKernel(call, image.address(RUN), tiles)
     except (elf.ObjectError, symbols.UnknownSymbolError) as error:
         raise UnknownCodeError(f"code of a kernel: {error}") from error
-
-
-def _function(code: _Code, method: _Method) -> Any:
-    # Python keeps `code` as the function's `__self__`, and with it the description and the image.
-    return _new_function(ctypes.addressof(method), code, None)
 
 
 _new_function = ctypes.PYFUNCTYPE(

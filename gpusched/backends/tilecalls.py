@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gpusched.dataclass import dataclass
@@ -22,8 +24,8 @@ class Call:
 
     run: int
     """The address of its machine code."""
-    words: int
-    """Length of its block of arguments."""
+    numbers: tuple[int, ...]
+    """Words of its block of arguments behind those of the arrays."""
     steps: tuple[int, ...]
     """For each array, bytes from a row to the next; 0 if all rows share it."""
     size: int
@@ -46,23 +48,38 @@ class Layout:
     """For each conversion, the word for the address of its result."""
 
 
+def word(number: Any) -> int:
+    """Return a number as a block of arguments has it: floats are float64 there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.backends.tilecalls import word
+    >>> word(np.uint8(200)), word(-1), word(np.float32(0.5)) == 0x3FE << 52
+    (200, -1, True)
+    """
+    found = np.asarray(number)
+    wide = {"f": np.float64, "u": np.uint64}.get(found.dtype.kind, np.int64)
+    return int(found.astype(wide).view(np.int64))
+
+
 def layout(calls: tuple[Call, ...]) -> Layout:
     """Return the memory for some calls, without what differs from chunk to chunk.
 
     Examples
     --------
     >>> from gpusched.backends.tilecalls import Call, layout
-    >>> found = layout((Call(4096, 3, (8,), 2, None, ()),))
+    >>> found = layout((Call(4096, (5,), (8,), 2, None, ()),))
     >>> found.memory.tolist(), found.blocks
-    ([4096, 8, 1, 11, 10, 0, 0, 12, 0, 0, 0, 8], (8,))
+    ([4096, 8, 1, 11, 10, 0, 0, 12, 0, 0, 5, 8], (8,))
     """
     words: list[int] = [0] * (WORDS * len(calls))
     blocks, results = [], []
     for number, call in enumerate(calls):
         block = len(words)
-        steps = block + call.words
+        steps = block + 2 * len(call.steps) + len(call.numbers)
         conversions = steps + len(call.steps)
-        words += [0] * call.words + list(call.steps)
+        words += [*[0] * (2 * len(call.steps)), *call.numbers, *call.steps]
         for array, elements in call.converted:
             results.append(len(words) + 1)
             words += [block + 2 * array, 0, elements]

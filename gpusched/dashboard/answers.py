@@ -37,13 +37,13 @@ async def tell_source(name: str, device: str, dask_worker: Any) -> None:
 
 def source_of(name: str, device: str) -> str:
     """Return the source of a kernel of this process; empty if none is known by that name."""
-    from gpusched.backends.cache import kernels
+    from gpusched.backends.cache import kernels, prepare
 
     if device != "cpu":
         return "".join(linecache.getlines(f"<gpusched {device} {name}>"))
     for kernel in kernels:
         if kernel.name == name:
-            return kernels.get(kernel).source
+            return prepare(kernel).source
     return ""
 
 

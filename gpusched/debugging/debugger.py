@@ -116,7 +116,7 @@ class _Stepping(_SteppingCalls):
     def kernel(self, use: KernelUse) -> CompiledKernel:
         kernel = ReadableKernel(use)
         call = kernel.stopping(self._stops.in_kernel(kernel))
-        return CompiledKernel(use.kernel, kernel.text, kernel.filename, use.kernel.name, call)
+        return CompiledKernel(use.kernel, call)
 
 
 def stoppable(called: Called) -> bool:
@@ -126,7 +126,7 @@ def stoppable(called: Called) -> bool:
 
 
 def _uncompiled(kernel: Kernel) -> CompiledKernel:
-    return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
+    return CompiledKernel(kernel, lambda *operands: None)
 
 
 def _called(called: Called, stops: Stops) -> Any:

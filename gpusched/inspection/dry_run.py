@@ -386,7 +386,7 @@ class Rehearser:
 
 def _uncompiled(kernel: Kernel) -> CompiledKernel:
     """Return something instead of a kernel, which does nothing when called."""
-    return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
+    return CompiledKernel(kernel, lambda *operands: None)
 
 
 def _small(value: Any) -> Any:

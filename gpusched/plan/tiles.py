@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import field
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,21 +104,19 @@ class TiledLaunches:
                 launch(registers)
             return
         memory = self.layout.memory.copy()
-        start = memory.ctypes.data
         results = _Results(registers)
-        for launch, native, block, steps in zip(
-            self.launches, natives, self.layout.blocks, self.steps, strict=True
-        ):
+        for launch, block, steps in zip(self.launches, self.layout.blocks, self.steps, strict=True):
             arrays = [window(registers[register]) for register in launch.inputs]
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
                 arrays.append(results.allocate(output, step, launch.device))
-            native.fill(start + 8 * block, *arrays, *launch.numbers)
+            places = [(each.__array_interface__["data"][0], each.size) for each in arrays]
+            memory[block : block + 2 * len(arrays)] = list(chain.from_iterable(places))
             results.used += arrays
         for word, (_, _, result) in zip(self.layout.results, results.converted, strict=True):
             memory[word] = result.ctypes.data
         tiles = natives[0].tiles
         assert tiles is not None
-        errors = tiles(start, len(self.launches), self.all_rows, self.rows)
+        errors = tiles(memory.ctypes.data, len(self.launches), self.all_rows, self.rows)
         if errors < 0:
             names = ", ".join(launch.name for launch in self.launches)
             raise RuntimeError(f"one of the kernels {names} has raised an error")
@@ -169,14 +168,14 @@ def _call(launch: Launch, native: NativeKernel, steps: list[int]) -> tilecalls.C
         for k, output in enumerate(launch.outputs)
         if steps[first + k] and output.dtype != output.result_dtype
     )
-    words = 2 * len(kernel.operands) + len(launch.numbers)
+    first_number = 2 * len(kernel.operands)
     sizes = [np.dtype(operand.dtype).itemsize for operand in kernel.operands]
     return tilecalls.Call(
         native.run,
-        words,
+        tuple(map(tilecalls.word, launch.numbers)),
         tuple(step * size for step, size in zip(steps, sizes, strict=True)),
-        2 * len(kernel.operands) + len(kernel.parameters),
-        words - 1 if kernel.resumes else None,
+        first_number + len(kernel.parameters),
+        first_number + len(launch.numbers) - 1 if kernel.resumes else None,
         converted,
     )
 

@@ -21,12 +21,9 @@ class NativeKernel:
 
     call: Callable[..., int]
     """Called with arrays, then numbers; raises `TypeError` for others than it is made for."""
-    fill: Callable[..., int]
-    """Called with an address and the same: writes the block there that `run` takes; returns its
-    length in words of 64 bits."""
     run: int
     """The address of ``int64 run(int64 *block)``, which may run without the GIL, and returns -1 if
-    the kernel has raised an error."""
+    the kernel has raised an error. The block is what `gpusched.backends.entries` says."""
     tiles: Callable[..., int] | None
     """Calls this kernel and others tile by tile, as `gpusched.backends.tiles` says; may be
     called as long as this object is there."""
@@ -67,17 +64,16 @@ class CompiledKernel:
     """A kernel that can be called."""
 
     kernel: Kernel
-    source: str
-    """Its text: Python that also runs uncompiled."""
-    filename: str
-    """The file of the text; a made-up name in `linecache` where there is no cache directory."""
-    name: str
-    """Its name in profiles and counters."""
     call: Call
     native: NativeKernel | None = None
     """The same for other machine code to call; None where numba or Python runs the kernel."""
     ready: ClassVar[bool] = True
     """That it can be called at once, as a `Handle` says it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in profiles and counters."""
+        return self.kernel.name
 
     def look(self) -> bool:
         """Return that it can be called."""

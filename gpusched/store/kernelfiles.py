@@ -270,28 +270,18 @@ def largest_size() -> int | None:
     return None if configured is None else int(parse_bytes(configured))
 
 
-class _Writes:
-    """What this process has written into cache directories since it last looked at them.
-
-    Notes
-    -----
-    Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = forks.lock()
-        self._since: dict[Path, int] = {}
-
-    def note(self, root: Path, size: int, largest: int) -> bool:
-        """Note a write of so many bytes; return whether to look at the directory now."""
-        with self._lock:
-            # The first write of a process looks: others may have written any amount.
-            since = self._since.get(root, largest) + size
-            self._since[root] = 0 if since * _PART >= largest else since
-            return self._since[root] == 0
+_lock = forks.lock()
+_written: dict[Path, int] = {}
+"""Bytes that this process has written into each cache directory since it last looked at it."""
 
 
-_writes = _Writes()
+def _is_due(root: Path, size: int, largest: int) -> bool:
+    """Note a write of so many bytes; return whether to look at the directory now."""
+    with _lock:
+        # The first write of a process looks: others may have written any amount.
+        since = _written.get(root, largest) + size
+        _written[root] = 0 if since * _PART >= largest else since
+        return _written[root] == 0
 
 
 def keep(path: Path, sealed: bytes) -> None:
@@ -311,7 +301,7 @@ def keep(path: Path, sealed: bytes) -> None:
     """
     codefiles.write(path, sealed, LEVELS)
     root, largest = path.parents[LEVELS - 1], largest_size()
-    if largest is not None and _writes.note(root, len(sealed), largest):
+    if largest is not None and _is_due(root, len(sealed), largest):
         try:
             shrink(root, largest)
         except OSError as error:

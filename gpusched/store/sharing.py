@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol, TypeVar
@@ -65,12 +64,8 @@ exchanges: list[Exchange] = []
 """Those of this process's workers; the first is used."""
 
 
-class ObtainedFrom(StrEnum):
-    """Where machine code came from."""
-
-    DISK = "disk"
-    CLUSTER = "cluster"
-    COMPILED = "compiled"
+DISK, CLUSTER, COMPILED = "disk", "cluster", "compiled"
+"""Where machine code came from, as profiles say it."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +86,8 @@ def patience() -> float:
     return float(parse_timedelta(configured))
 
 
-def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, ObtainedFrom]:
-    """Return something to call, and where its code came from.
+def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> T:
+    """Return something to call.
 
     Parameters
     ----------
@@ -104,11 +99,9 @@ def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, ObtainedF
         Called where there is none. Its errors are the caller's.
     """
     started = perf_counter()
-    found = _from_disk(wanted, load, complain=True)
-    if found is None:
-        found = _shared(wanted, load, build)
-    if events.active:
-        events.record_since("compile", wanted.name, started, about=str(found[1]))
+    kept = _from_disk(wanted, load, complain=True)
+    found, source = _shared(wanted, load, build) if kept is None else (kept, DISK)
+    _record(wanted, started, source)
     return found
 
 
@@ -122,11 +115,14 @@ def known(wanted: Wanted, load: Load[T]) -> T | None:
     """
     started = perf_counter()
     found = _from_disk(wanted, load)
-    if found is None:
-        return None
+    if found is not None:
+        _record(wanted, started, DISK)
+    return found
+
+
+def _record(wanted: Wanted, started: float, source: str) -> None:
     if events.active:
-        events.record_since("compile", wanted.name, started, about=str(found[1]))
-    return found[0]
+        events.record_since("compile", wanted.name, started, about=source)
 
 
 def unshared(wanted: Wanted, reason: str) -> None:
@@ -138,9 +134,7 @@ def unshared(wanted: Wanted, reason: str) -> None:
     logger.log(level, "kernel %s may be compiled more than once: %s", wanted.name, reason)
 
 
-def _from_disk(
-    wanted: Wanted, load: Load[T], complain: bool = False
-) -> tuple[T, ObtainedFrom] | None:
+def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> T | None:
     content = codefiles.read(wanted.path, kernelfiles.LEVELS) if wanted.path else None
     if content is None:
         return None
@@ -152,7 +146,7 @@ def _from_disk(
     _announce(wanted)
     with updating() as counters:
         counters.kernels_loaded += 1
-    return found, ObtainedFrom.DISK
+    return found
 
 
 def _loaded(wanted: Wanted, sealed: bytes, load: Load[T], problem: str) -> T | None:
@@ -166,10 +160,10 @@ def _loaded(wanted: Wanted, sealed: bytes, load: Load[T], problem: str) -> T | N
         return None
 
 
-def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, ObtainedFrom]:
+def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, str]:
     exchange = next(iter(exchanges[:1]), None)
     if exchange is None:
-        return _built(wanted, build)[0], ObtainedFrom.COMPILED
+        return _built(wanted, build)[0], COMPILED
     sealed = _requested(exchange, wanted)
     if sealed is not None:
         found = _loaded(wanted, sealed, load, "damaged code from the cluster")
@@ -177,13 +171,13 @@ def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Obtained
             _keep(wanted, sealed)
             with updating() as counters:
                 counters.kernels_received += 1
-            return found, ObtainedFrom.CLUSTER
+            return found, CLUSTER
     sealed = None
     try:
         made, sealed = _built(wanted, build)
     finally:
         exchange.publish(wanted.key, sealed)
-    return made, ObtainedFrom.COMPILED
+    return made, COMPILED
 
 
 def _requested(exchange: Exchange, wanted: Wanted) -> bytes | None:

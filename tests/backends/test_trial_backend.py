@@ -50,9 +50,8 @@ class CKernels(KernelStore):
 
     def obtained(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel compiled by the system's compiler."""
-        text = clanguage.source(kernel)
         file = self.folder / f"{kernel.name}.c"
-        file.write_text(text)
+        file.write_text(clanguage.source(kernel))
         made = file.with_suffix(".so")
         command = [COMPILER, "-O1", "-frounding-math", "-ffp-contract=off", "-w", "-shared",
                    "-fPIC", str(file), "-o", str(made), "-lm"]  # fmt: skip
@@ -69,7 +68,7 @@ class CKernels(KernelStore):
             given += [ctypes.c_int64(size) for size in rest[len(numbers) :]]
             return int(function(*given))
 
-        return CompiledKernel(kernel, text, str(file), kernel.name, call)
+        return CompiledKernel(kernel, call)
 
 
 @pytest.fixture
@@ -85,7 +84,6 @@ def check(function: Callable[..., Any], arrays: list[np.ndarray], device: Device
         expected = function(*arrays)
     found = recording.record(function, *arrays, backend="c", device=device)
     recording.assert_same(found.result, expected, ULP)
-    assert all("int64_t kernel(" in launch.kernel.source for launch in found.launches)
     return [launch.name for launch in found.launches]
 
 

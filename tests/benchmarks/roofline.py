@@ -94,7 +94,7 @@ def kernels(name: str, dtype: str) -> dict[Kernel, float]:
     program = work.programs.get("gpusched") or work.program_of("numpy")
 
     def remember(kernel: Kernel) -> CompiledKernel:
-        return CompiledKernel(kernel, "", "", kernel.name, lambda *arguments: None)
+        return CompiledKernel(kernel, lambda *arguments: None)
 
     recording.BACKENDS["remember"] = remember
     try:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from gpusched.emit import hostloops
 from gpusched.emit.generate import helper_source
 from tests.record.recording import record
 
@@ -56,7 +57,7 @@ if platform.machine() in ("x86_64", "AMD64"):
 def test_golden(name: str) -> None:
     function, arrays = CASES[name]
     launches = record(function, *arrays).launches
-    text = "\n\n".join(launch.kernel.source for launch in launches)
+    text = "\n\n".join(hostloops.source(launch.kernel.kernel) for launch in launches)
     path = GOLDEN / f"{name}.py"
     if os.environ.get("GPUSCHED_REGENERATE") == "1":
         path.write_text(text)

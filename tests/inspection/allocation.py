@@ -62,7 +62,7 @@ def kernels_that_do_nothing() -> Iterator[None]:
     """Leave the results of kernels as they were allocated, so that nothing is compiled."""
 
     def compiled(kernel: Kernel) -> CompiledKernel:
-        return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
+        return CompiledKernel(kernel, lambda *operands: None)
 
     with patch.object(devices, "HOST", replace(devices.HOST, compile=compiled)):
         yield

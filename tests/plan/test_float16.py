@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.backends import conversions as converting
 from gpusched.backends import cpu, native
 from gpusched.breaks import GraphBreak
-from gpusched.emit import dtypes
+from gpusched.emit import dtypes, hostloops
 from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
 from gpusched.kernels import KernelError
 from gpusched.store.statistics import reset_statistics, statistics
@@ -37,24 +36,11 @@ def between(dtype: str) -> np.ndarray:
     return np.concatenate([HALVES.astype(dtype), middles, *beside, np.array(few, dtype)])
 
 
-@pytest.fixture(params=["by instructions", "by steps"])
-def conversions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Have kernels convert in one of the two ways, whichever this processor takes."""
-    by_steps = request.param == "by steps"
-    if not by_steps and not converting.HAS_INSTRUCTIONS:
-        pytest.skip("this processor has no instruction for it")
-    ways = converting.BY_STEPS if by_steps else converting.BY_INSTRUCTIONS
-    made = converting.conversions(converting.COMPILER, converting.ELEMENT, *ways)
-    names = ("from_float16", "to_float16", "round_to_float16")
-    for name, function in zip(names, made, strict=True):
-        monkeypatch.setattr(converting, name, function)
-    return str(request.param)
-
-
 def compiled_anew(function: Callable[..., Any], array: np.ndarray) -> np.ndarray:
     """Return what a kernel gives that is compiled here and now."""
     (launch,) = record(function, array, backend="python").launches
-    code = cpu.compile_code(launch.kernel.kernel, launch.kernel.source, "<a kernel>")
+    kernel = launch.kernel.kernel
+    code = cpu.compile_code(kernel, hostloops.source(kernel), "<a kernel>")
     assert code is not None
     found = np.empty(array.shape, launch.outputs[0].dtype)
     native.load(code).call(array, found, len(array))
@@ -62,14 +48,14 @@ def compiled_anew(function: Callable[..., Any], array: np.ndarray) -> np.ndarray
 
 
 @pytest.mark.parametrize("source", ["f8", *exhaustive("f4")])
-def test_numbers_become_the_nearest_float16(source: str, conversions: str) -> None:
+def test_numbers_become_the_nearest_float16(source: str) -> None:
     values = between(source)
     with np.errstate(all="ignore"):
         assert_same(compiled_anew(lambda x: x.astype("f2"), values), values.astype("f2"))
 
 
 @pytest.mark.parametrize("target", ["f4", *exhaustive("f8")])
-def test_every_float16_becomes_a_wider_number(target: str, conversions: str) -> None:
+def test_every_float16_becomes_a_wider_number(target: str) -> None:
     assert_same(compiled_anew(lambda x: x.astype(target), HALVES), HALVES.astype(target))
 
 

@@ -67,7 +67,7 @@ def compile_cubin(cubin: bytes = CUBIN) -> bytes:
         count_compilation("add_1", 0.25)
         return cubin, cubin
 
-    return sharing.obtain(runtime.wanted("add_1", "text", (9, 0)), bytes, build)[0]
+    return sharing.obtain(runtime.wanted("add_1", "text", (9, 0)), bytes, build)
 
 
 def files(folder: Path) -> list[Path]:
@@ -107,9 +107,8 @@ def test_no_folder_is_needed_to_receive(others: Others, folder: Path | None) -> 
 def test_cubins_of_other_gpus_are_others(others: Others) -> None:
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         for cc in ((8, 0), (9, 0)):
-            wanted = runtime.wanted("add_1", "text", cc)
-            _, origin = sharing.obtain(wanted, bytes, lambda: (CUBIN, CUBIN))
-            assert origin is sharing.ObtainedFrom.COMPILED
+            wanted, own = runtime.wanted("add_1", "text", cc), CUBIN + bytes(cc)
+            assert sharing.obtain(wanted, bytes, lambda own=own: (own, own)) == own
 
 
 def test_damage_on_the_way_is_seen(others: Others, folder: Path | None) -> None:
@@ -149,6 +148,6 @@ def test_who_cannot_compile_says_so(others: Others, monkeypatch: pytest.MonkeyPa
 def test_code_that_is_good_here_only_is_not_given(others: Others, folder: Path | None) -> None:
     wanted = sharing.Wanted("kernel", "key", folder and folder / "file")
     found = sharing.obtain(wanted, lambda code: code, lambda: (b"made", None))
-    assert found == (b"made", sharing.ObtainedFrom.COMPILED)
+    assert found == b"made"
     assert others.codes == {"key": None}
     assert not folder or not list(folder.iterdir())

@@ -73,7 +73,7 @@ class FakeGpu:
             if kernel.options == self.wrong:
                 arguments[len(kernel.inputs)][:] = 7
 
-        return CompiledKernel(kernel, "", "", kernel.name, call)
+        return CompiledKernel(kernel, call)
 
     @property
     def bench(self) -> Bench:

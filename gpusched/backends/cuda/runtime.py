@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
 from gpusched.store.sharing import Wanted, known, obtain
-from gpusched.store.statistics import count_compilation, updating
+from gpusched.store.statistics import updating
 
 
 class NoDeviceError(RuntimeError):
@@ -189,17 +189,16 @@ class GpuRuntime:
         text = skeleton.source(kernel)
         asked = wanted(kernel.name, text, self.cc, kernel.mathematics)
 
-        def build() -> tuple[bytes, bytes]:
-            cubin = service.compiled(kernel, asked, self.cc)
-            if cubin is None:
-                with service.here():
-                    started = time.thread_time()
-                    cubin = _build(kernel, text, self.cc).cubin
-                    count_compilation(kernel.name, time.thread_time() - started)
+        def compiler() -> Callable[[], bytes]:
+            return lambda: _build(kernel, text, self.cc).cubin
+
+        def build() -> tuple[bytes, bytes | None]:
+            cubin = service.made_by_anybody(kernel, asked, compiler, self.cc)
+            assert cubin is not None
             return cubin, cubin
 
         started = time.perf_counter()
-        cubin, _ = obtain(asked, bytes, build)
+        cubin = obtain(asked, bytes, build)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
         return _core().code(cubin, name=kernel.name).get_kernel(kernel.name)
@@ -255,7 +254,7 @@ class GpuKernels(KernelStore):
         with self._runtime() as runtime:
             call = CudaKernel(tuned.chosen(kernel, runtime.place), runtime)
             call.prepare()
-        return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+        return CompiledKernel(kernel, call)
 
     @contextmanager
     def _runtime(self) -> Iterator[GpuRuntime]:

@@ -10,7 +10,8 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -280,11 +281,44 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     except codefiles.DamagedCodeError as error:
         logger.warning("the compile service gave damaged code of %s: %s", wanted.name, error)
         return None
-    _count(kernel, answer, learned=cc is None)
+    _count(kernel, answer, cc)
     return code
 
 
-def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
+def made_by_anybody(
+    kernel: Kernel, wanted: Wanted, prepare: Callable[[], Callable[[], bytes | None]],
+    cc: tuple[int, int] | None = None,
+) -> bytes | None:  # fmt: skip
+    """Return the machine code of a kernel by the service, or as this process makes it.
+
+    It is counted, and for the CPU learned from.
+
+    Parameters
+    ----------
+    kernel, wanted, cc
+        As of `compiled`.
+    prepare
+        Imports what compiles, which is no kernel's time, and returns what compiles it here.
+    """
+    code = compiled(kernel, wanted, cc)
+    if code is not None:
+        return code
+    make = prepare()
+    with here():
+        started = time.thread_time()
+        code = make()
+        seconds = time.thread_time() - started
+    _note_compilation(kernel, seconds, cc)
+    return code
+
+
+def _note_compilation(kernel: Kernel, seconds: float, cc: tuple[int, int] | None) -> None:
+    count_compilation(kernel.name, seconds)
+    if cc is None:
+        worthwhile.learn(kernel, seconds)
+
+
+def _count(kernel: Kernel, answer: dict[str, Any], cc: tuple[int, int] | None) -> None:
     """Count a kernel from the service, and learn from how long it took."""
     first, seconds = bool(answer.get("first")), float(answer.get("seconds", 0.0))
     with updating() as counters:
@@ -292,9 +326,7 @@ def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
         if not awaited():
             counters.compile_seconds += seconds
     if first:
-        count_compilation(kernel.name, seconds)
-        if learned:
-            worthwhile.learn(kernel, seconds)
+        _note_compilation(kernel, seconds, cc)
 
 
 def starting() -> float:

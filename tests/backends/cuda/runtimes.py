@@ -13,7 +13,6 @@ from gpusched.backends.cuda.geometry import Geometry
 from gpusched.backends.cuda.kernel_launch import CudaKernel
 from gpusched.backends.cuda.runtime import GpuRuntime, compile_for
 from gpusched.backends.python import uninitialised
-from gpusched.emit import skeleton
 from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import CompiledKernel
 from tests.backends.cuda import memory
@@ -34,7 +33,7 @@ class HostRuntime:
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel as recorders want it."""
         call = CudaKernel(kernel, self)  # type: ignore[arg-type]
-        return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+        return CompiledKernel(kernel, call)
 
 
 class IrRuntime(HostRuntime):
