@@ -298,7 +298,7 @@ def made_by_anybody(
     kernel, wanted, cc
         As of `compiled`.
     prepare
-        Imports what compiles, whose time does not count as the kernel's, and returns what makes it here.
+        Imports what compiles, whose time is not counted, and returns what compiles it here.
     """
     code = compiled(kernel, wanted, cc)
     if code is not None:
