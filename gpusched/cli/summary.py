@@ -60,6 +60,8 @@ def _none(code: int) -> str:
     if code:
         # Tasks are counted as they end, so that nothing is known of those that failed.
         return f"none with array functions had ended when the script failed (exit code {code})"
+    if config.word("fusion.tier") == "unfused":
+        return "none is fused, since gpusched.fusion.tier is unfused"
     return "none held a function that gpusched knows, so nothing was fused"
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpusched import config
 from gpusched.emit.kernel import EXACT
 from gpusched.inspection.model import Break, Stage, StageTiles, StageUnjoined, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
+from gpusched.plan.tiers import OFF, UNFUSED
 
 if TYPE_CHECKING:
     from gpusched.inspection.explanation import Explanation
@@ -88,6 +90,8 @@ def summary(found: Explanation) -> str:
     if not totals.fused_tasks:
         reasons = "; ".join(dict.fromkeys(each.reason for each in found.breaks))
         why = f": {reasons}" if reasons else ", since no task calls a function that gpusched knows"
+        if config.word("fusion.tier") == UNFUSED:
+            why = ", since gpusched.fusion.tier is unfused"
         return (
             f"Nothing is fused{why}. {count(totals.tasks_before, 'task')} as built, "
             f"{totals.tasks_after:,} as run. A task needs {memory(totals)}."
@@ -96,13 +100,17 @@ def summary(found: Explanation) -> str:
     kernels = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) != 1)}"
     names = list(dict.fromkeys(each for s in found.stages for each in _computing(found, s)))
     others = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    if config.word("fusion.compile") == OFF:
+        then = " if all were compiled (gpusched.fusion.compile is off)"
+    else:
+        then = " once all are compiled"
     without = f", not counting {', '.join(names[:_NAMES])}{others}"
     return (
         f"{count(totals.tasks_before, 'task')} as built, {totals.tasks_after:,} as run; "
         f"{totals.fused_tasks:,} of them launch {kernels}, {count(totals.launches, 'time')} "
         f"in all. {bytes_(totals.bytes_moved)} read and written (least possible: "
         f"{bytes_(totals.bytes_least)}), about {seconds(totals.seconds)} on "
-        f"{count(found.machine.threads, 'thread')}{'' if compiled else ' once all are compiled'}"
+        f"{count(found.machine.threads, 'thread')}{'' if compiled else then}"
         f"{without if names else ''}. A task needs {memory(totals)}."
     )
 

@@ -124,6 +124,7 @@ def test_gpus_are_for_workers_only() -> None:
     assert "nvidia.com/gpu" not in json.dumps(scheduler)
     assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert worker["containers"][0]["image"].startswith("gpusched:cuda")
+    assert worker["initContainers"][0]["image"] == worker["containers"][0]["image"]
     assert "nvidia.com/gpu" not in json.dumps([*pods(built("base"))])
 
 
@@ -143,6 +144,17 @@ def test_pod_runs_a_command_of_gpusched_and_no_more(pod: dict[str, Any]) -> None
     assert {"requests", "limits"} == set(container["resources"])
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_kernels_of_an_image_are_copied_to_the_volume_that_hides_them() -> None:
+    worker = next(pod for pod in PODS if "initContainers" in pod)
+    [copying] = worker["initContainers"]
+    [container] = worker["containers"]
+    *_, source, target = copying["command"]
+    [mount] = copying["volumeMounts"]
+    places = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert (source, target) == (f"{places[mount['name']]}/.", f"{mount['mountPath']}/")
+    assert copying["image"] == container["image"]
 
 
 @pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod["containers"][0]["name"])

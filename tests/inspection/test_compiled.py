@@ -78,3 +78,12 @@ def test_a_kernel_whose_compilation_failed_says_so(monkeypatch: pytest.MonkeyPat
         text = " ".join(gpusched.explain(y).text().split())
     assert "could not be compiled" in text and "killed; unfused" in text
     assert "not compiled on this machine yet" not in text
+
+
+def test_where_settings_forbid_it_that_is_the_reason() -> None:
+    x = da.ones((1000, 1000), chunks=500) * 2 + 1
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.tier": "unfused"}):
+        assert "since gpusched.fusion.tier is unfused" in gpusched.explain(x).text(width=1000)
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "off"}):
+        text = gpusched.explain((x - 0.123) / 0.777).text(width=1000)
+    assert "if all were compiled (gpusched.fusion.compile is off)" in text

@@ -51,6 +51,23 @@ def test_many_threads_compile_a_kernel_once(directory: Path) -> None:
     assert statistics().compilations == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_known_kernels_are_used_where_nothing_can_be_written(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    KernelCache().get(sample_kernel())
+    for path in directory.rglob("*"):
+        if path.is_file() and path.suffix != ".code":
+            path.unlink()  # A pack has machine code only.
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(codefiles, "write", refuse)
+    monkeypatch.setattr(codefiles, "folder_for", refuse)
+    assert KernelCache().loaded(sample_kernel()) is not None
+
+
 @pytest.mark.processes
 def test_a_second_process_finds_machine_code_on_disk(directory: Path) -> None:
     KernelCache().get(sample_kernel())

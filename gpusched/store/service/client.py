@@ -55,6 +55,8 @@ TRIES = 3
 STARTING = 0.5
 """Seconds of processor time that a service takes to start, and to import its compiler: 0.14 and
 0.36 on an EPYC. A process that compiles for itself imports the compiler only, which is half."""
+LEAVING = 1.0
+"""Seconds that a process waits at its end for a service that does not take its requests."""
 ANSWER = 5.0
 """Seconds that a service has to say what it is doing, to somebody who only wants to show it."""
 
@@ -147,6 +149,7 @@ class Client:
         if connection is not None and not connection.lost:
             for message in messages:
                 connection.tell(message)
+            connection.wait_until_sent(LEAVING)
         elif messages and not self._refusal:
             leave_for(place(), messages)
 

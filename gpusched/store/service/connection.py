@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import queue
 import socket
 import threading
 from collections.abc import Iterator
@@ -35,16 +36,18 @@ class Connection:
 
     Notes
     -----
-    Thread-safe. A thread reads the answers, which does not keep the process from ending.
+    Thread-safe. A thread sends the messages, so that nobody waits for a service that does not take
+    them, and one reads the answers; neither keeps the process from ending.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._sending = threading.Lock()
+        self._messages: queue.Queue[bytes | None] = queue.Queue()
         self._numbers = itertools.count(1)
         self._asked: dict[int, Future[protocol.Frame]] = {}
         self._ended = threading.Event()
         threading.Thread(target=self._read, name="gpusched-compile-answers", daemon=True).start()
+        threading.Thread(target=self._send, name="gpusched-compile-requests", daemon=True).start()
 
     @property
     def lost(self) -> bool:
@@ -98,8 +101,20 @@ class Connection:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message that has no answer; nothing happens if the service is gone."""
-        with self._sending, contextlib.suppress(OSError):
-            self._socket.sendall(protocol.packed(message))
+        self._messages.put(protocol.packed(message))
+
+    def wait_until_sent(self, timeout: float) -> bool:
+        """Wait until the service has been sent all messages; return whether it has."""
+        messages = self._messages
+        with messages.all_tasks_done:
+            return messages.all_tasks_done.wait_for(lambda: not messages.unfinished_tasks, timeout)
+
+    def _send(self) -> None:
+        for message in iter(self._messages.get, None):
+            with contextlib.suppress(OSError):
+                self._socket.sendall(message)
+            self._messages.task_done()
+        self._messages.task_done()
 
     def wait_until_lost(self, timeout: float | None = None) -> bool:
         """Wait until the service has closed the connection; return whether it has."""
@@ -121,7 +136,10 @@ class Connection:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(frame)
         self._ended.set()
+        self._messages.put(None)
         self._give_up()
+        with contextlib.suppress(OSError):  # Whoever sends at this moment is let go.
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _give_up(self) -> None:

@@ -23,6 +23,7 @@ from gpusched.backends.cache import KernelCache
 from gpusched.store import background, uncompiled
 from gpusched.store.service import client, compilers
 from gpusched.store.service import start as starting
+from gpusched.store.service.connection import SilentServiceError
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
 from tests.store.test_compile_once import ASKING, check, counts, process, start
@@ -278,6 +279,23 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
         with caplog.at_level(logging.WARNING):
             check(KernelCache().get(sample_kernel()))
         assert "does not answer" in caplog.text
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def test_nobody_waits_for_a_service_that_takes_no_messages(folder: Path) -> None:
+    KernelCache().get(sample_kernel("float64(5)"))
+    stopped, connection = pid(), client._client._connected()
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        # Far more than a socket holds.
+        for _ in range(1000):
+            connection.tell({"op": "nothing", "text": "x" * 10_000})
+        assert not connection.wait_until_sent(0.1)
+        with pytest.raises(SilentServiceError):
+            connection.ask({"op": "status"}, patience=0.1)
+        connection.close()
+        assert connection.wait_until_sent(PATIENCE), "what cannot be sent is dropped"
     finally:
         os.kill(stopped, signal.SIGCONT)
 
