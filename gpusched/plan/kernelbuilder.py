@@ -16,8 +16,9 @@ from gpusched.dataclass import dataclass
 from gpusched.emit import generate
 from gpusched.emit.dtypes import computed
 from gpusched.emit.floatingpoint import IS_X86, OVERFLOW
-from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
-from gpusched.emit.policy import BLOCK, STREAMED
+from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
+from gpusched.emit.operations import named
+from gpusched.emit.policy import BLOCK, STREAMED, WINDOW_ROWS
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -202,9 +203,10 @@ class KernelBuilder:
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
-        if device.can.begins and not labelled:
+        windows = device.can.streams and self._slides(loops)
+        if (device.can.begins and not labelled) or windows:
             allocations = [replace(each, filled=False) for each in allocations]
-        kernel = self.kernel(loops, allocations, device)
+        kernel = replace(self.kernel(loops, allocations, device), windows=windows)
         given = (
             device,
             device.compile(kernel),
@@ -255,6 +257,21 @@ class KernelBuilder:
             for steps in inputs
             for axis in reduced
         )
+
+    def _slides(self, loops: Loops) -> bool:
+        """Return whether loops reduce windows of rows, each of which begins a row further.
+
+        What a window has of an input at a row is then what the next one has at the row before.
+        """
+        combines = [named(n.combine) for n in self.group.nodes if isinstance(n, Reduce)
+                    and n.combine != MOMENTS]  # fmt: skip
+        return (
+            bool(self.group.reduced) and self.labels is None
+            and len(combines) == len(self.group.nodes) and all(c.function is None for c in combines)
+            and loops.reduced[-3:] == (False, True, False) and sum(loops.reduced) == 1
+            and loops.sizes[-2] >= WINDOW_ROWS
+            and all(own[-3] == own[-2] for own in loops.strides[: len(self.registers)])
+        )  # fmt: skip
 
     def allocations(
         self, targets: list[int], kept: tuple[int, ...], widened: bool

@@ -261,6 +261,8 @@ def _goes_by_rows(launch: Launch) -> bool:
         return False
     if kernel.loops[0] == "scan" and not kernel.resumes:
         return False
+    if kernel.windows and len(kernel.loops) == 3:
+        return False  # Windows of some rows only would share fewer of them.
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
         output.axes is None and step in (0, math.prod(output.shape) // _rows(launch))
