@@ -18,7 +18,7 @@ from gpusched.emit.dtypes import computed
 from gpusched.emit.floatingpoint import IS_X86, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
 from gpusched.emit.operations import named
-from gpusched.emit.policy import BLOCK, STREAMED, WINDOW_ROWS
+from gpusched.emit.policy import BLOCK, ROOM, STREAMED, WINDOW_ROWS
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -203,8 +203,8 @@ class KernelBuilder:
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
-        windows = device.can.streams and self._slides(loops)
-        if (device.can.begins and not labelled) or windows:
+        windows = self._windows(loops) if device.can.streams else None
+        if (device.can.begins and not labelled) or windows is not None:
             allocations = [replace(each, filled=False) for each in allocations]
         kernel = replace(self.kernel(loops, allocations, device), windows=windows)
         given = (
@@ -258,20 +258,26 @@ class KernelBuilder:
             for axis in reduced
         )
 
-    def _slides(self, loops: Loops) -> bool:
-        """Return whether loops reduce windows of rows, each of which begins a row further.
+    def _windows(self, loops: Loops) -> int | None:
+        """Return the loop along which windows slide, if loops reduce those: as in `Kernel`.
 
         What a window has of an input at a row is then what the next one has at the row before.
         """
-        combines = [named(n.combine) for n in self.group.nodes if isinstance(n, Reduce)
-                    and n.combine != MOMENTS]  # fmt: skip
-        return (
-            bool(self.group.reduced) and self.labels is None
-            and len(combines) == len(self.group.nodes) and all(c.function is None for c in combines)
-            and loops.reduced[-3:] == (False, True, False) and sum(loops.reduced) == 1
-            and loops.sizes[-2] >= WINDOW_ROWS
-            and all(own[-3] == own[-2] for own in loops.strides[: len(self.registers)])
-        )  # fmt: skip
+        nodes = self.group.nodes
+        joined = [n for n in nodes if isinstance(n, Reduce) and n.combine != MOMENTS]
+        if not self.group.reduced or self.labels is not None or len(joined) < len(nodes):
+            return None
+        if any(named(node.combine).function is not None for node in joined):
+            return None
+        count, rows = len(loops.sizes), loops.sizes[-2:-1]
+        if sum(loops.reduced) != 1 or loops.reduced[-2:] != (True, False) or rows[0] < WINDOW_ROWS:
+            return None
+        inputs = loops.strides[: len(self.registers)]
+        found = [loop for loop in (count - 3, count - 1)
+                 if loop >= 0 and all(own[loop] == own[-2] for own in inputs)]  # fmt: skip
+        if not found or (found[0] == count - 1 and rows[0] > ROOM // 2):
+            return None
+        return found[0]
 
     def allocations(
         self, targets: list[int], kept: tuple[int, ...], widened: bool

@@ -315,8 +315,8 @@ def _divides(launch: Launch) -> bool:
         return False
     if kernel.segmented:
         return all(output.filled for output in launch.outputs)
-    if kernel.windows:
-        return len(launch.loops.axes[-3]) == 1
+    if kernel.windows is not None:
+        return len(launch.loops.axes[kernel.windows]) == 1
     return set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
 
 
@@ -334,7 +334,7 @@ def _label_axis(launch: Launch) -> int | None:
 
 def _over(launch: Launch) -> int | None:
     """Return the axis of the rows of windows, which is a loop of its own."""
-    return launch.loops.axes[-2][-1] if launch.kernel.kernel.windows else None
+    return None if launch.kernel.kernel.windows is None else launch.loops.axes[-2][-1]
 
 
 def _first_rows(array: Any, over: int | None) -> Any:
@@ -350,7 +350,7 @@ def _inserted(along: Sequence[Any], over: int | None, item: Any) -> tuple[Any, .
 def _space(launch: Launch, arrays: Registers) -> Shape:
     """Return how many elements a kernel computes along each axis."""
     shape, axis, labels = launch.outputs[0].result_shape, _label_axis(launch), _labels(launch)
-    if launch.kernel.kernel.windows and _keeps(launch, arrays):
+    if launch.kernel.kernel.windows is not None and _keeps(launch, arrays):
         return tuple(n for k, n in enumerate(shape) if k != _over(launch))
     if axis is None or labels is None or not launch.kernel.kernel.segmented:
         return shape
@@ -387,8 +387,9 @@ class _Reading:
         """Of a window."""
         self._slides = 0
         """The axis along which windows slide."""
-        if self._over is not None:
-            (slides,) = launch.loops.axes[-3]
+        loop = launch.kernel.kernel.windows
+        if loop is not None and self._over is not None:
+            (slides,) = launch.loops.axes[loop]
             self._slides = slides - (slides > self._over)
             beyond[self._slides] = self._rows.stop - 1
         self.reaches: list[Reach] = []

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.backends import python
 from gpusched.emit import hostloops
+from gpusched.emit.policy import ROOM
 from gpusched.plan.expression import UnrecordableError
 from tests.record.recording import BACKENDS, check, record
 
@@ -150,11 +151,17 @@ def test_sums_at_the_limits_of_what_totals_are_kept_in(length: int, extreme: int
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_counts_in_windows_take_one_addition_for_each_element(axis: int) -> None:
+def test_counts_in_windows_are_kept_in_as_few_bytes_as_hold_them(axis: int) -> None:
     array = whole((90, 90)) > 0
-    found = check(lambda a: sliding_window_view(a, 30, axis).sum(axis=-1) >= 15, array)
-    scan, compared = (launch.kernel.kernel for launch in found.launches)
-    assert "scan" in scan.loops and scan.outputs[0].dtype == "uint8"
+
+    def twice(a: Any) -> Any:
+        """As dask does it, which joins the sums of a chunk's parts."""
+        sums = sliding_window_view(a, 30, axis).sum(axis=-1, keepdims=True)
+        return sums.sum(axis=-1) >= 15
+
+    found = check(twice, array)
+    counted, compared = (launch.kernel.kernel for launch in found.launches)
+    assert counted.outputs[0].dtype == "uint8" and counted.windows == 2 * axis
     assert "reduce" not in compared.loops and compared.outputs[0].dtype == "bool"
 
 
@@ -247,7 +254,7 @@ def test_a_row_is_computed_twice_at_most_for_as_many_windows_as_have_it(
     array = whole((count + length - 1, 5))
     (launch,) = check(lambda a: sliding_window_view(a, length, 0).max(axis=-1), array).launches
     kernel, calls = launch.kernel.kernel, list[Any]()
-    assert kernel.windows
+    assert kernel.windows == 0
     found = python.define(kernel, hostloops.source(kernel), "windows", {})
     point = found["point"]
 
@@ -269,7 +276,7 @@ def test_sums_of_windows_have_nothing_of_other_rows() -> None:
     array[60, 3], array[90, 5], array[120, 7] = np.nan, np.inf, 1e300
     found = record(lambda a: sliding_window_view(a, 30, 0).sum(axis=-1), array)
     (launch,) = found.launches
-    assert launch.kernel.kernel.windows
+    assert launch.kernel.kernel.windows == 0
     exact = sliding_window_view(array, 30, 0).astype(np.longdouble).sum(axis=-1)
     bound = 30 * np.spacing(abs(sliding_window_view(array, 30, 0)).sum(axis=-1))
     known = np.isfinite(exact)
@@ -277,10 +284,30 @@ def test_sums_of_windows_have_nothing_of_other_rows() -> None:
     assert (abs(found.result[known] - exact[known]) <= bound[known]).all()
 
 
-def test_windows_that_slide_over_contiguous_elements_are_reduced_as_others() -> None:
-    launches = check(lambda a: sliding_window_view(a, 9, 1).max(axis=-1), whole((12, 40))).launches
-    assert [launch.kernel.kernel.windows for launch in launches] == [False]
-    (jumps,) = check(
-        lambda a: sliding_window_view(a, 9, 0)[::2].max(axis=-1), whole((40, 12))
-    ).launches
-    assert not jumps.kernel.kernel.windows
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("length", [4, 5, 30, 63, 64, ROOM // 2, ROOM // 2 + 1])
+@pytest.mark.parametrize("count", [1, 20, ROOM, 2 * ROOM + 3])
+def test_windows_along_contiguous_elements(backend: str, length: int, count: int) -> None:
+    if backend == "python":
+        count, length = count % 300, min(length, 200)
+    found = check(lambda a: sliding_window_view(a, length).max(axis=-1) + 1,
+                  whole((count + length - 1,)), backend=backend)  # fmt: skip
+    shares = found.launches[0].kernel.kernel.windows == 1
+    assert shares == (count > 1 and length <= ROOM // 2)
+
+
+@pytest.mark.parametrize("length", [7, 30, 100])
+def test_equal_windows_along_contiguous_elements_have_equal_sums(length: int) -> None:
+    found = record(lambda a: sliding_window_view(a, length).sum(axis=-1), np.full(5000, 0.1))
+    assert len(set(found.result.tolist())) == 1
+
+
+def test_windows_that_are_not_each_a_row_further_are_reduced_as_others() -> None:
+    for axis, array in enumerate([whole((40, 12)), whole((12, 40))]):
+
+        def every_other(a: Any, axis: int = axis) -> Any:
+            windows = np.moveaxis(sliding_window_view(a, 9, axis), axis, 0)[::2]
+            return windows.max(axis=-1)
+
+        (launch,) = check(every_other, array).launches
+        assert launch.kernel.kernel.windows is None

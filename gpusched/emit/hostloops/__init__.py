@@ -39,7 +39,7 @@ def _nest(kernel: Kernel) -> Nest:
         return Segmented(kernel)
     if kernel.scanned:
         return Scanned(kernel)
-    if kernel.windows:
+    if kernel.windows is not None:
         return Windows(kernel)
     if kernel.reduces_innermost:
         return Reduction(kernel)

@@ -1,4 +1,4 @@
-# maximum_windows_bf572c5b, written by gpusched
+# maximum_windows_4f0a4e3e, written by gpusched
 #   a: float32 [strided, strided, unit]
 #   out: float32 [strided, broadcast, unit]
 
