@@ -203,7 +203,7 @@ class KernelBuilder:
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
-        windows = self._windows(loops) if device.can.streams else None
+        windows = self._windows(loops) if device.can.windows else None
         if (device.can.begins and not labelled) or windows is not None:
             allocations = [replace(each, filled=False) for each in allocations]
         kernel = replace(self.kernel(loops, allocations, device), windows=windows)
