@@ -46,6 +46,8 @@ class Capabilities:
     """Whether kernels return the floating-point errors that NumPy would report."""
     streams: bool = False
     """Whether loops can write past the caches, and take rows in turn."""
+    windows: bool = False
+    """Whether kernels join what sliding windows have in common once, and write each result."""
     tiles: bool = False
     """Whether kernels have machine code that another loop calls for a tile of rows at a time."""
     parts: bool = False
@@ -101,8 +103,8 @@ def _nothing() -> None:
 
 HOST = Device(
     "cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
-    can=Capabilities(host_memory=True, moments=True, errors=True, streams=True, tiles=True,
-                     parts=True, single=True),
+    can=Capabilities(host_memory=True, moments=True, errors=True, streams=True, windows=True,
+                     tiles=True, parts=True, single=True),
 )  # fmt: skip
 """NumPy arrays."""
 

@@ -15,7 +15,7 @@ from gpusched.emit import generate
 from gpusched.emit.floatingpoint import collecting, note, take
 from gpusched.emit.hostloops import BOUND
 from gpusched.emit.kernel import Kernel
-from gpusched.emit.policy import PART
+from gpusched.emit.policy import ROOM
 
 
 class Window:
@@ -59,7 +59,7 @@ def element(window: Window, index: int) -> Any:
 
 def scratch(window: Window) -> Window:
     """Return room for one part of what a window shows."""
-    return Window(np.empty(PART, window._array.dtype))
+    return Window(np.empty(ROOM, window._array.dtype))
 
 
 def stream(window: Window, part: Window, count: int) -> None:

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gpusched.emit.policy import PART
+from gpusched.emit.policy import ROOM
 
 LINE = 64
 """Bytes of a line of the cache, and of the widest vector."""
@@ -28,13 +28,13 @@ def scratch(typing_context: Any, array: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         item = context.get_data_type(array.dtype)
-        room = cgutils.alloca_once(builder, ir.ArrayType(item, PART))
+        room = cgutils.alloca_once(builder, ir.ArrayType(item, ROOM))
         room.align = LINE
         found = context.make_array(array)(context, builder)
         context.populate_array(
             found,
             data=builder.bitcast(room, item.as_pointer()),
-            shape=[_SIZE(PART)],
+            shape=[_SIZE(ROOM)],
             strides=[_SIZE(context.get_abi_sizeof(item))],
             itemsize=_SIZE(context.get_abi_sizeof(item)),
             meminfo=None,

@@ -150,6 +150,9 @@ class Kernel:
     """`EXACT` gives NumPy's arithmetic, and functions as exact as documented; `FAST` fewer bits."""
     streamed: bool = field(default=False, repr=False)
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
+    windows: int | None = field(default=None, repr=False)
+    """The loop along which the reduced loop's windows slide, each an iteration further than the one
+    before, if the CPU joins what they have in common once."""
     labels: int | None = field(default=None, repr=False)
     """The input that holds the labels of a segmented reduction, or of what is read where labels
     say; `point` does not take it."""
@@ -168,6 +171,8 @@ class Kernel:
             parts.append(self.mathematics)
         if self.streamed:
             parts.append("streamed")
+        if self.windows is not None:
+            parts.append(f"windows {self.windows}")
         if self.labels is not None:
             parts.append(f"labels {self.labels}")
         return "|".join(parts)
@@ -197,6 +202,7 @@ class Kernel:
                 words.append(statement.operation)
         words += ["take"] * bool(self.gathered)
         reduces = "segments" if self.segmented else "scan" if self.scanned else "reduce"
+        reduces = reduces if self.windows is None else "windows"
         words += sorted({f"{o.combine}_{reduces}" for o in self.outputs if o.combine})
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
 

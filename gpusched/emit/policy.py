@@ -53,8 +53,11 @@ BLOCK = 128
 
 PART = 512
 """Elements that a heavy kernel computes in one go, so that its loop is long enough, and one whose
-partial results are exact. No streamed kernel computes more: that is the room there is for its
-results."""
+partial results are exact."""
+
+ROOM = 1024
+"""Elements of a result that there is room for on the stack, so few that they stay in the cache: a
+streamed kernel computes no more in one go. Windows along contiguous elements have half of it."""
 
 AHEAD = 1024
 """Bytes that inputs are asked for ahead of a block, in long rows."""
@@ -87,6 +90,13 @@ LABELLED_LANES = 8
 stays in it until all of it has been joined. Sums and counts of 365 days of 2,500 places by month
 took 0.9 ms on an AMD EPYC, where one place after the other took 3.5 ms; of 512 days 1.4 and 4.9 ms,
 and with 16 columns 2.9 ms, since lines are then in each other's places."""
+
+WINDOW_ROWS = 4
+"""Rows of a window from which on what windows have in common is joined once for them."""
+
+WINDOW_COLUMNS = 256
+"""Columns of windows that are joined before the next ones, so that what a row is read for again is
+in the cache."""
 
 SCANNED_COLUMNS = 8192
 """Columns that are joined before the next ones, so that the results of a row stay in the cache

@@ -80,6 +80,11 @@ class Family:
             found[axis] = sum(lengths)
         return tuple(found)
 
+    def count(self, axis: int) -> int:
+        """Return how many pieces there are along an axis."""
+        lengths = dict(zip(self.divided.axes, self.lengths, strict=True))
+        return len(lengths.get(axis, (0,)))
+
     def nodes(self) -> dict[Any, Any]:
         """Return the nodes that make the whole of what others are given."""
         name = self.name

@@ -14,11 +14,12 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import has
-from gpusched.plan.expression import Apply, Leaf, Node, Reduce, Scan, postorder
+from gpusched.plan.expression import Apply, Node, Reduce, Scan, postorder
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, references, was_own
 from gpusched.record.ownpieces import own
 from gpusched.record.record import Recorder
+from gpusched.record.windows import shows_again
 
 
 def gains_alone(recorder: Recorder, least: int) -> bool:
@@ -46,7 +47,7 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
     # A reduction that comes again without the axes it has reduced is one operation.
     node = recorded[-1]
     if isinstance(node, Reduce):
-        gains = _reduces_faster(node) or _has_windows(recorder, node.argument)
+        gains = _reduces_faster(node) or shows_again(recorder, node.argument)
     else:
         gains = _is_faster(node)
     computed = node.argument if isinstance(node, Reduce) else node
@@ -58,15 +59,6 @@ def _reduces_faster(node: Reduce) -> bool:
     if isinstance(node, Scan):
         return True
     return node.combine in ("add", "multiply", MOMENTS) or node.argument.ndim - 1 not in node.axes
-
-
-def _has_windows(recorder: Recorder, node: Node) -> bool:
-    """Return whether a node is an array that shows elements several times, as windows do."""
-    if not isinstance(node, Leaf):
-        return False
-    array = recorder.contents[node.register]
-    steps = [s for n, s in zip(array.shape, array.strides, strict=True) if s and n > 1]
-    return len(set(steps)) < len(steps)
 
 
 def _is_faster(node: Apply) -> bool:

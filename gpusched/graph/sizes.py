@@ -44,6 +44,8 @@ class Sizes:
         self._told = {name: _told(layer) for name, layer in layers.items()}
         told = (n for n, each in self._told.items() if each)
         self._chunks = {n: layers[n].collection_annotations.get("chunks") for n in told}
+        self._grids: dict[tuple[Any, ...], tuple[int, Any]] = {}
+        """By the keys of all chunks: what `grid` returns, of arrays that passes have made."""
         self.annotated = {n for n, layer in layers.items() if getattr(layer, "annotations", None)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
         self.largest = max(filter(None, map(_nbytes, self._told.values())), default=0)
@@ -55,6 +57,10 @@ class Sizes:
         longest = shape if told is None else tuple(map(max, told[1], shape))
         self._told[name] = itemsize, longest
         self._chunks.pop(name, None)
+
+    def add_grid(self, keys: Sequence[Any], itemsize: int, chunks: Any) -> None:
+        """Note what `grid` returns of the chunks of an array, which a pass has made."""
+        self._grids[tuple(keys)] = itemsize, chunks
 
     def of(self, node: Any) -> int | None:
         """Return the bytes of a task's result at most, by its node; None if that is not known."""
@@ -108,6 +114,9 @@ class Sizes:
         tuple or None
             None if that is not known, or these are not the chunks of one array.
         """
+        made = self._grids.get(tuple(keys))
+        if made is not None:
+            return made
         name = _layer(keys[0])
         told, chunks = self._told.get(name), self._chunks.get(name)
         if not told or not chunks or any(n != n for lengths in chunks for n in lengths):

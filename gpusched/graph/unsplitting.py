@@ -15,7 +15,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -403,6 +403,7 @@ class _Unsplitting:
     ) -> Table:
         """Return the graph with these families whole, and what they are given."""
         tasks = dict(self._tasks)
+        grids = {key: self._pieces(tasks[key]) for key in joins}
         whole: dict[Any, Any] = {}
         for family in [*given, *families]:
             self._note(family)
@@ -419,8 +420,30 @@ class _Unsplitting:
             chunks = nested(made, whole)
             if chunks is not None:
                 tasks[key] = Task(key, self._tasks[key].func, chunks)
+                pieces = grids[key]
+                if pieces is not None:
+                    self._note_grid(pieces, made, whole)
         _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)
+
+    def _pieces(self, join: Task) -> tuple[int, Any] | None:
+        """Return the bytes of an element of what a task joins, and how long its pieces are."""
+        found = (each for _, each in leaves(join.args[0]))
+        keys = [each.target if type(each) is Alias else each.key for each in found]
+        return self._table.sizes.grid(keys)
+
+    def _note_grid(self, pieces: tuple[int, Any], grid: Mapping[Place, Family],
+                   whole: Mapping[Any, Any]) -> None:  # fmt: skip
+        """Note how long the whole chunks of an array are, by its pieces along each axis."""
+        itemsize, along = pieces
+        chunks = []
+        for axis, lengths in enumerate(along):
+            line = (grid[place] for place in sorted(grid)
+                    if not any(place[:axis] + place[axis + 1 :]))  # fmt: skip
+            left = iter(lengths)
+            chunks.append(tuple(sum(islice(left, family.count(axis))) for family in line))
+        keys = [whole[grid[place].first] for place in sorted(grid)]
+        self._table.sizes.add_grid(keys, itemsize, tuple(chunks))
 
     def _made(self, family: Family, whole: Mapping[Any, Any]) -> Task:
         """Return the task that does for the whole what the members do for the pieces."""

@@ -12,7 +12,7 @@ from dask.array.core import concatenate_shaped
 
 from gpusched.dataclass import dataclass
 from gpusched.emit.policy import NARROWEST
-from gpusched.plan.plan import Call, Register, Registers
+from gpusched.plan.plan import Call, Register, Registers, owner
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -82,7 +82,7 @@ class Grid:
 
     def shows(self, array: Any) -> bool:
         """Return whether an array is a view of the whole."""
-        return type(array) is np.ndarray and array.base is self.whole
+        return type(array) is np.ndarray and owner(array) is self.whole
 
     def seen(self, view: Any) -> Seen | None:
         """Return what a view shows of the whole; None if its axes are not the whole's."""

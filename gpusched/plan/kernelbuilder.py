@@ -16,8 +16,9 @@ from gpusched.dataclass import dataclass
 from gpusched.emit import generate
 from gpusched.emit.dtypes import computed
 from gpusched.emit.floatingpoint import IS_X86, OVERFLOW
-from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
-from gpusched.emit.policy import BLOCK, STREAMED
+from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
+from gpusched.emit.operations import named
+from gpusched.emit.policy import BLOCK, ROOM, STREAMED, WINDOW_ROWS
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -202,9 +203,10 @@ class KernelBuilder:
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
-        if device.can.begins and not labelled:
+        windows = self._windows(loops) if device.can.windows else None
+        if (device.can.begins and not labelled) or windows is not None:
             allocations = [replace(each, filled=False) for each in allocations]
-        kernel = self.kernel(loops, allocations, device)
+        kernel = replace(self.kernel(loops, allocations, device), windows=windows)
         given = (
             device,
             device.compile(kernel),
@@ -255,6 +257,27 @@ class KernelBuilder:
             for steps in inputs
             for axis in reduced
         )
+
+    def _windows(self, loops: Loops) -> int | None:
+        """Return the loop along which windows slide, if loops reduce those: as in `Kernel`.
+
+        What a window has of an input at a row is then what the next one has at the row before.
+        """
+        nodes = self.group.nodes
+        joined = [n for n in nodes if isinstance(n, Reduce) and n.combine != MOMENTS]
+        if not self.group.reduced or self.labels is not None or len(joined) < len(nodes):
+            return None
+        if any(named(node.combine).function is not None for node in joined):
+            return None
+        count, rows = len(loops.sizes), loops.sizes[-2:-1]
+        if sum(loops.reduced) != 1 or loops.reduced[-2:] != (True, False) or rows[0] < WINDOW_ROWS:
+            return None
+        inputs = loops.strides[: len(self.registers)]
+        found = [loop for loop in (count - 3, count - 1)
+                 if loop >= 0 and all(own[loop] == own[-2] for own in inputs)]  # fmt: skip
+        if not found or (found[0] == count - 1 and rows[0] > ROOM // 2):
+            return None
+        return found[0]
 
     def allocations(
         self, targets: list[int], kept: tuple[int, ...], widened: bool

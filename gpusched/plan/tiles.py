@@ -260,6 +260,8 @@ def _goes_by_rows(launch: Launch) -> bool:
         return False
     if kernel.loops[0] == "scan" and not kernel.resumes:
         return False
+    if kernel.windows is not None and (kernel.windows == 0 or kernel.loops[0] == "reduce"):
+        return False  # Windows of some rows only have less in common.
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
         output.axes is None and step in (0, math.prod(output.shape) // _rows(launch))

@@ -9,7 +9,8 @@ by label: it joins one element after the other to what is in the results' buffer
 elements of one result, the call for the first one is the earlier one, since `cut` yields what
 differs along an axis alone in ascending order. How many columns it joins before the next ones does
 not change that, so the kernel is made for how the parts are in memory, which need not be as their
-whole would be.
+whole would be. Of sliding windows, each is joined alone, of the rows from its first one on; where
+it begins among those of one call decides in which order the numbers of a sum are added.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ class UnjoinedLaunch(Launch):
         return self.kernel.call(*arguments, *numbers) or 0
 
 
-def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Registers) -> set[int]:
+def divided(steps: list[Step], read: Sequence[Any], shape: Shape, over: int | None,
+            arrays: Registers) -> set[int]:  # fmt: skip
     """Return the axes along which a kernel may be called for parts of its elements.
 
     Parameters
@@ -168,19 +170,25 @@ def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Regist
     read
         What the kernel reads.
     shape
-        Of the elements that it computes.
+        Of the elements that it goes through.
+    over
+        The axis of the rows of windows that it reduces, if it does.
     arrays
         What the registers hold.
     """
     found: set[int] = set()
+    axes_left = [k for k in range(len(shape)) if k != over]
     for step in steps:
         if isinstance(step, Call) and is_join(step.function):
             grid = grid_of(step, arrays)
-            if grid is None or grid.whole.nbytes < LEAST_JOINED or grid.whole.ndim != len(shape):
+            if grid is None or grid.whole.nbytes < LEAST_JOINED:
                 continue
-            shown = [grid.seen(a) for a in read if a is grid.whole or grid.shows(a)]
+            if grid.whole.ndim != len(axes_left):
+                continue
+            shown = [grid.seen(_first_rows(a, over)) for a in read
+                     if (a is grid.whole or grid.shows(a)) and a.ndim == len(shape)]  # fmt: skip
             for axes in {seen.axes for seen in shown if seen is not None}:
-                found |= {k for k, axis in enumerate(axes)
+                found |= {k for k, axis in zip(axes_left, axes, strict=True)
                           if axis in grid.divided() and shape[k] >= NARROWEST}  # fmt: skip
     return found
 
@@ -258,14 +266,17 @@ def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Unjo
     apart = {launch.inputs[k] for k in kernel.gathered} | {_labels(launch)}
     if not apart.isdisjoint(views):
         return NEEDED
-    shape = _space(launch, arrays)
+    shape, over = _space(launch, arrays), _over(launch)
+    rows = _inserted(shape, over, 0 if over is None else launch.loops.sizes[-2])
     if math.prod(shape) == 1:
         return SMALL
     seen: dict[int, dict[int, Seen]] = {}
     for register in views.keys() & set(launch.inputs):
         grid = views[register]
-        found = grid.seen(arrays[register])
-        if found is None or arrays[register].shape != shape:
+        if arrays[register].shape != rows:
+            return UNALIKE
+        found = grid.seen(_first_rows(arrays[register], over))
+        if found is None:
             return UNALIKE
         seen.setdefault(grid.register, {})[register] = found
     if any(len({each.axes for each in of.values()}) > 1 for of in seen.values()):
@@ -304,6 +315,8 @@ def _divides(launch: Launch) -> bool:
         return False
     if kernel.segmented:
         return all(output.filled for output in launch.outputs)
+    if kernel.windows is not None:
+        return len(launch.loops.axes[kernel.windows]) == 1
     return set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
 
 
@@ -319,12 +332,35 @@ def _label_axis(launch: Launch) -> int | None:
     return None if loop is None else launch.loops.axes[loop][-1]
 
 
+def _over(launch: Launch) -> int | None:
+    """Return the axis of the rows of windows, which is a loop of its own."""
+    return None if launch.kernel.kernel.windows is None else launch.loops.axes[-2][-1]
+
+
+def _first_rows(array: Any, over: int | None) -> Any:
+    """Return the first rows of all windows; what has no windows as it is."""
+    return array if over is None else array[(*[slice(None)] * over, 0)]
+
+
+def _inserted(along: Sequence[Any], over: int | None, item: Any) -> tuple[Any, ...]:
+    """Return what is given by axis with an item for the axis of windows' rows, if there is one."""
+    return tuple(along) if over is None else (*along[:over], item, *along[over:])
+
+
 def _space(launch: Launch, arrays: Registers) -> Shape:
     """Return how many elements a kernel computes along each axis."""
     shape, axis, labels = launch.outputs[0].result_shape, _label_axis(launch), _labels(launch)
+    if launch.kernel.kernel.windows is not None and _keeps(launch, arrays):
+        return tuple(n for k, n in enumerate(shape) if k != _over(launch))
     if axis is None or labels is None or not launch.kernel.kernel.segmented:
         return shape
     return (*shape[:axis], arrays[labels].size, *shape[axis + 1 :])
+
+
+def _keeps(launch: Launch, arrays: Registers) -> bool:
+    """Return whether the results of windows keep the axis of their rows."""
+    whole = max(arrays[register].ndim for register in launch.inputs)
+    return len(launch.outputs[0].result_shape) == whole
 
 
 class _Reading:
@@ -346,20 +382,32 @@ class _Reading:
                  arrays: Registers) -> None:  # fmt: skip
         self.launch = launch
         self.arrays = arrays
+        self._over, beyond = _over(launch), [0] * len(shape)
+        self._rows = slice(0, 0 if self._over is None else launch.loops.sizes[-2])
+        """Of a window."""
+        self._slides = 0
+        """The axis along which windows slide."""
+        loop = launch.kernel.kernel.windows
+        if loop is not None and self._over is not None:
+            (slides,) = launch.loops.axes[loop]
+            self._slides = slides - (slides > self._over)
+            beyond[self._slides] = self._rows.stop - 1
         self.reaches: list[Reach] = []
         self.starts: dict[int, tuple[int, Shape]] = {}
         """By register of a view: the number of its grid, and where its first element is."""
         for number, (grid, seen) in enumerate(views):
             axes = next(iter(seen.values())).axes
             along = list(zip(*(each.start for each in seen.values()), strict=True))
-            self.reaches.append(Reach(grid, axes, tuple(map(min, along)), tuple(map(max, along))))
+            last = tuple(map(operator.add, map(max, along), beyond))
+            self.reaches.append(Reach(grid, axes, tuple(map(min, along)), last))
             self.starts |= {register: (number, each.start) for register, each in seen.items()}
         self._labels = _label_axis(launch)
         kernel = launch.kernel.kernel
         self._chosen = [Access.LABELLED in operand.access for operand in kernel.operands]
         """By operand: whether it is used where labels say, which may be anywhere along their
         axis."""
-        self._steps = [_steps(launch.loops, k, shape) for k in range(len(kernel.operands))]
+        lengths = _inserted(shape, self._over, self._rows.stop)
+        self._steps = [_steps(launch.loops, k, lengths) for k in range(len(kernel.operands))]
 
     def region(self, index: Index, places: Places | None) -> Region | None:
         """Return how a part of the elements is computed; None if the kernel has no loops for it."""
@@ -371,7 +419,8 @@ class _Reading:
         for k, register in enumerate(self.launch.inputs):
             if register in self.starts:
                 number, start = self.starts[register]
-                source, origin, strides[k] = self._source(number, index, places, copies)
+                source, origin, own = self._source(number, index, places, copies)
+                strides[k] = _inserted(own, self._over, own[self._slides])
                 moves = zip(index, start, origin, strict=True)
                 part = tuple(slice(i.start + s - o, i.stop + s - o) for i, s, o in moves)
                 inputs.append((source, self.reaches[number].of_whole(part)))
@@ -379,12 +428,16 @@ class _Reading:
                 assert self._labels is not None
                 inputs.append((register, (index[self._labels],)))
             else:
-                inputs.append((register, _shared(self.arrays[register].shape, self._at(k, index))))
-        loops = _loops(self.launch.loops, index, strides)
+                along = _inserted(self._at(k, index), self._over, self._rows)
+                inputs.append((register, _shared(self.arrays[register].shape, along)))
+        loops = _loops(self.launch.loops, _inserted(index, self._over, self._rows), strides)
         if loops is None:
             return None
         # All outputs are of the same places.
-        return Region(self._at(len(inputs), index), tuple(inputs), loops, copies)
+        written = self._at(len(inputs), index)
+        if self._over is not None and _keeps(self.launch, self.arrays):
+            written = _inserted(written, self._over, slice(None))
+        return Region(written, tuple(inputs), loops, copies)
 
     def _at(self, operand: int, index: Index) -> Index:
         """Return which places of an operand a part of the elements may use."""
@@ -395,7 +448,8 @@ class _Reading:
     def _copy(self, reach: Reach, index: Index) -> Copy:
         """Return a copy of what a part of the elements needs, in memory as the loops read it."""
         box = reach.box(index)
-        loops = list(itertools.chain(*self.launch.loops.axes))
+        through = (axis for axis in itertools.chain(*self.launch.loops.axes) if axis != self._over)
+        loops = [axis - (self._over is not None and axis > self._over) for axis in through]
         order = [k for k in range(len(box)) if k not in loops] + loops
         shape = tuple(box[k].stop - box[k].start for k in order)
         axes = reach.of_whole([order.index(k) for k in range(len(box))])

@@ -280,9 +280,10 @@ class Recorder:
     def add_launch(self, group: Group, part: Part | None = None) -> list[int]:
         """Add the step that computes a group, and return the registers of its results."""
         builder = KernelBuilder(group, self.done, self.contents)
-        if not group.axes or group.labels is not None:
+        if len(group.axes) < 2 and not group.scanned:
             read = [self.contents[k] for k in builder.registers]
-            builder.cut = unjoined.divided(self.steps, read, group.shape, self.contents)
+            over = None if group.labels is not None else next(iter(group.reduced), None)
+            builder.cut = unjoined.divided(self.steps, read, group.shape, over, self.contents)
         targets = [len(self.contents) + k for k in range(len(group.nodes))]
         step = self.launch(builder, targets, part)
         if isinstance(step, Launch):

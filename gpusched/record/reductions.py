@@ -11,15 +11,15 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF, part
 from gpusched.emit.floatingpoint import REPORTED, note, silent
-from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.plan.expression import Apply, Node, UnfusibleError
 from gpusched.record.accumulation import reduction
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, node_operand
+from gpusched.record.chunk import LazyChunk, node_of, node_operand
 from gpusched.record.functions import complex_parts
 from gpusched.record.handlers import UFUNC_METHODS, records
 from gpusched.record.moments import moments
 from gpusched.record.record import Recorder
-from gpusched.record.windows import window_totals
+from gpusched.record.windows import window_total
 
 
 def _axes(node: Node, axis: Any) -> tuple[int, ...]:
@@ -65,16 +65,30 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             keepdims: Any = False, combine: str = "add") -> LazyChunk:  # fmt: skip
     """Record the values of an array joined along axes."""
     given = node_operand(recorder, a)
-    node = recorder.cast(given, joined_dtype(combine, given.dtype, dtype))
+    wanted = joined_dtype(combine, given.dtype, dtype)
+    node = recorder.cast(given, wanted)
     if not node.shape and type(axis) is int and axis in (0, -1):
         axis = None  # as NumPy has it
     keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    found = window_totals(recorder, given, node.dtype, axes, keep) if combine == "add" else None
-    if found is None:
-        found = reduction(recorder, combine, node, axes, keep)
+    if _is_alone(recorder, node, axes):
+        index = tuple(0 if k in axes and not keep else slice(None) for k in range(node.ndim))
+        found = node_of(LazyChunk(recorder, node)[index])
+    else:
+        if combine == "add":
+            node = recorder.cast(given, window_total(recorder, given, wanted, _count(node, axes)))
+        found = recorder.cast(reduction(recorder, combine, node, axes, keep), wanted)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
+
+
+def _is_alone(recorder: Recorder, node: Node, axes: tuple[int, ...]) -> bool:
+    """Return whether each result is one integer that is computed, to which nothing is joined.
+
+    So it is where dask joins the results of chunks of which there is one.
+    """
+    computed = isinstance(node, Apply) and id(node) not in recorder.done
+    return computed and node.dtype.kind in "biu" and all(node.shape[k] == 1 for k in axes)
 
 
 def _count(node: Node, axis: Any) -> int:

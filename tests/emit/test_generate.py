@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.emit import hostloops
 from gpusched.emit.generate import helper_source
@@ -47,6 +48,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "half_sum": (lambda a: (a * a).sum(), [X.astype("f2")]),
     "running_total": (lambda a: np.cumsum(a * 2 - 1, axis=0), [X]),
     "running_product": (lambda a: np.cumprod(a / 3, axis=1), [X.astype("f2")]),
+    "window_maxima": (lambda a: sliding_window_view(a, 4, 0).max(axis=-1), [X]),
+    "window_sums": (lambda a: sliding_window_view(a, 4, 1).sum(axis=-1), [X]),
     "black_scholes": (black_scholes, [X, Y, X]),
 }
 if platform.machine() in ("x86_64", "AMD64"):

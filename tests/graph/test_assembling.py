@@ -18,7 +18,7 @@ from dask.callbacks import Callback
 from dask.core import flatten
 
 import gpusched
-from gpusched.graph import assembling
+from gpusched.graph import assembling, unsplitting
 from gpusched.graph.assembling import Assembled, Assembly, Joined
 from gpusched.graph.optimisation import optimise
 from gpusched.plan.overrides import NONE
@@ -93,6 +93,29 @@ def test_chunks_are_parts_of_the_result(chunks: Any) -> None:
     (result,) = results_in(graph)
     whole, *parts = dask.get(graph, [result, *keys])
     assert all(part.base is whole for part in parts)
+
+
+@pytest.mark.parametrize("rows", [(6, 6, 6), (6, 7, 5), (18,), (1, 16, 1)], ids=str)
+@pytest.mark.parametrize("columns", [7, 9, (2, 7, 9)], ids=str)
+@pytest.mark.parametrize("windows", [False, True])
+def test_chunks_that_stay_whole_are_put_in_their_places(
+    rows: Any, columns: Any, windows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsplitting, "threads", lambda: 1)
+    x = da.from_array(numbers((18, 18)), chunks=(rows, (9, 9)))
+    y = (x - 1).rechunk((rows, columns)) * x.rechunk((rows, columns))
+    if windows and rows[-1] > 2:
+        view = da.lib.stride_tricks.sliding_window_view
+        y = view(y, 3, axis=0, automatic_rechunk=False).max(axis=-1)
+    arrays, joined = list[Any](), Assembly.joined
+
+    def kept(self: Assembly, chunks: Any) -> Any:
+        arrays.append(joined(self, chunks))
+        return arrays[-1]
+
+    monkeypatch.setattr(Assembly, "joined", kept)
+    found = same(y)
+    assert [each is found for each in arrays] == [True]
 
 
 def test_kernels_write_to_contiguous_places(monkeypatch: pytest.MonkeyPatch) -> None:

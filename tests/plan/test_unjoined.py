@@ -13,6 +13,7 @@ import pytest
 from dask.array.core import concatenate_shaped
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
 
 import gpusched
 from gpusched.emit.floatingpoint import DIVIDE, take
@@ -558,3 +559,47 @@ def test_copies_along_wide_joints_count_as_memory() -> None:
     assert last.unjoined
     chunk, edge, copy = 1000 * 50 * 8, 50 * 50 * 8, 150 * 50 * 8
     assert last.peak == 2 * chunk + 2 * edge + copy
+
+
+# Windows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_windows_are_reduced_where_the_chunk_is(keepdims: bool, backend: str) -> None:
+    parts = grid([[60, 9], [7]], "f8")
+
+    def function(whole: Any) -> Any:
+        return sliding_window_view(whole, 10, 0).max(axis=-1, keepdims=keepdims)
+
+    found = check(function, parts, (2, 1), backend=backend)
+    (launch,) = unjoined_launches(found)
+    assert not joins(found)
+    assert [bool(region.copies) for region in launch.regions] == [False, True]
+    assert launch.bytes_copied == 8 * 7 * (9 + 9)
+
+
+@st.composite
+def windowed(draw: st.DrawFn) -> tuple[list[list[int]], int, int, int, bool]:
+    """Return the lengths of parts, the axis and length of windows, where those end, and if kept."""
+    edges = draw(st.lists(lengths, min_size=2, max_size=3))
+    axis = draw(st.integers(0, len(edges) - 1))
+    edges[axis] = draw(st.lists(st.integers(1, 17), min_size=1, max_size=3))
+    length = draw(st.integers(1, min(6, sum(edges[axis]))))
+    return edges, axis, length, draw(st.integers(0, 3)), draw(st.booleans())
+
+
+@pytest.mark.parametrize("order", "CFM")
+@given(case=windowed(), dtype=st.sampled_from(["f4", "f8", "i4", "u1"]))
+def test_windows_of_any_grid(case: Any, dtype: str, order: str) -> None:
+    edges, axis, length, before, keepdims = case
+    parts = grid(edges, dtype, order)
+
+    def function(whole: Any, other: Any) -> Any:
+        windows = sliding_window_view(whole, length, axis)
+        part = windows[tuple(slice(min(before, n - 1), None) for n in windows.shape[:-1])]
+        weighted = part * other
+        return (part.max(axis=-1, keepdims=keepdims), part.sum(axis=-1, keepdims=keepdims),
+                weighted.min(axis=-1, keepdims=keepdims))  # fmt: skip
+
+    check(function, parts, tuple(map(len, edges)), np.array([3], dtype), backend="python")

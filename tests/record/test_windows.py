@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
+from gpusched.backends import python
+from gpusched.emit import hostloops
+from gpusched.emit.policy import ROOM
 from gpusched.plan.expression import UnrecordableError
 from tests.record.recording import BACKENDS, check, record
 
@@ -148,11 +151,17 @@ def test_sums_at_the_limits_of_what_totals_are_kept_in(length: int, extreme: int
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_counts_in_windows_take_one_addition_for_each_element(axis: int) -> None:
+def test_counts_in_windows_are_kept_in_as_few_bytes_as_hold_them(axis: int) -> None:
     array = whole((90, 90)) > 0
-    found = check(lambda a: sliding_window_view(a, 30, axis).sum(axis=-1) >= 15, array)
-    scan, compared = (launch.kernel.kernel for launch in found.launches)
-    assert "scan" in scan.loops and scan.outputs[0].dtype == "uint8"
+
+    def twice(a: Any) -> Any:
+        """As dask does it, which joins the sums of a chunk's parts."""
+        sums = sliding_window_view(a, 30, axis).sum(axis=-1, keepdims=True)
+        return sums.sum(axis=-1) >= 15
+
+    found = check(twice, array)
+    counted, compared = (launch.kernel.kernel for launch in found.launches)
+    assert counted.outputs[0].dtype == "uint8" and counted.windows == 2 * axis
     assert "reduce" not in compared.loops and compared.outputs[0].dtype == "bool"
 
 
@@ -164,6 +173,7 @@ JOINED: dict[str, Callable[..., Any]] = {
     "nanmax": lambda w, **options: np.nanmax(w, axis=-1, **options),
     "any": lambda w, **options: w.any(axis=-1, **options),
     "all": lambda w, **options: np.all(w, axis=-1, **options),
+    "sum": lambda w, **options: w.sum(axis=-1, dtype="f8", **options),
 }
 
 
@@ -194,3 +204,110 @@ def test_long_windows_give_numpy_s_values(name: str, case: Any, keepdims: bool) 
         return JOINED[name](windows, keepdims=keepdims)
 
     check(function, array, backend="python")
+
+
+# Rows that many windows share ------------------------------------------------------------
+
+
+@st.composite
+def windows_of_rows(draw: st.DrawFn) -> tuple[list[np.ndarray], int, int, int, list[str]]:
+    """Return arrays, the axis and length of windows, how far they are apart, and reductions."""
+    length, axis = draw(st.integers(2, 9)), draw(st.integers(0, 1))
+    shape = [draw(st.integers(1, 3)), draw(st.integers(1, 9))]
+    shape.insert(axis, length - 1 + draw(st.integers(1, 25)))
+    arrays = []
+    for _ in range(draw(st.integers(1, 2))):
+        dtype, order = draw(st.sampled_from(["f4", "f8", "i2", "?"])), draw(st.sampled_from("CF"))
+        array = whole(tuple(shape), dtype, order)
+        if dtype[0] == "f":
+            some = draw(st.sampled_from([0, 0.02, 1]))
+            special = draw(st.sampled_from([np.nan, np.inf, -np.inf, -0.0]))
+            array[RANDOM.random(shape) < some] = special
+        arrays.append(array[draw(st.sampled_from([np.s_[:], np.s_[::-1], np.s_[:, ::-1]]))])
+    names = draw(st.lists(st.sampled_from(sorted(JOINED)), min_size=1, max_size=3, unique=True))
+    return arrays, axis, length, draw(st.sampled_from([1, 1, 2])), names
+
+
+@pytest.mark.parametrize("errors", ["ignore", "warn"])
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
+@given(case=windows_of_rows(), keepdims=st.booleans())
+def test_rows_that_windows_share(errors: str, case: Any, keepdims: bool) -> None:
+    arrays, axis, length, jump, names = case
+
+    def function(*given: Any) -> Any:
+        shared = np.moveaxis(sliding_window_view(given[0], length, axis), axis, 0)[::jump]
+        for other in given[1:]:
+            view = np.moveaxis(sliding_window_view(other, length, axis), axis, 0)[::jump]
+            shared = np.where(view > 0, shared, -shared if shared.dtype != bool else shared)
+        return tuple(JOINED[name](shared, keepdims=keepdims) for name in names)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hostloops.windows, "WINDOW_COLUMNS", 3)
+        check(function, *arrays, backend="python", errors=errors)
+
+
+@pytest.mark.parametrize("length", [4, 7, 30])
+@pytest.mark.parametrize("count", [2, 7, 30, 61])
+def test_a_row_is_computed_twice_at_most_for_as_many_windows_as_have_it(
+    length: int, count: int
+) -> None:
+    array = whole((count + length - 1, 5))
+    (launch,) = check(lambda a: sliding_window_view(a, length, 0).max(axis=-1), array).launches
+    kernel, calls = launch.kernel.kernel, list[Any]()
+    assert kernel.windows == 0
+    found = python.define(kernel, hostloops.source(kernel), "windows", {})
+    point = found["point"]
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        return point(*args)
+
+    found["point"] = counted
+    out = np.full((count, 5), np.nan)
+    call = python.callable_of(kernel, found)
+    call(array.reshape(-1), out.reshape(-1), *launch.numbers)
+    np.testing.assert_array_equal(out, sliding_window_view(array, length, 0).max(axis=-1))
+    groups = -(-count // length)
+    assert len(calls) == 5 * (groups * length + count - groups)
+
+
+def test_sums_of_windows_have_nothing_of_other_rows() -> None:
+    array = RANDOM.normal(size=(200, 40))
+    array[60, 3], array[90, 5], array[120, 7] = np.nan, np.inf, 1e300
+    found = record(lambda a: sliding_window_view(a, 30, 0).sum(axis=-1), array)
+    (launch,) = found.launches
+    assert launch.kernel.kernel.windows == 0
+    exact = sliding_window_view(array, 30, 0).astype(np.longdouble).sum(axis=-1)
+    bound = 30 * np.spacing(abs(sliding_window_view(array, 30, 0)).sum(axis=-1))
+    known = np.isfinite(exact)
+    np.testing.assert_array_equal(np.isfinite(found.result), known)
+    assert (abs(found.result[known] - exact[known]) <= bound[known]).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("length", [4, 5, 30, 63, 64, ROOM // 2, ROOM // 2 + 1])
+@pytest.mark.parametrize("count", [1, 20, ROOM, 2 * ROOM + 3])
+def test_windows_along_contiguous_elements(backend: str, length: int, count: int) -> None:
+    if backend == "python":
+        count, length = count % 300, min(length, 200)
+    found = check(lambda a: sliding_window_view(a, length).max(axis=-1) + 1,
+                  whole((count + length - 1,)), backend=backend)  # fmt: skip
+    shares = found.launches[0].kernel.kernel.windows == 1
+    assert shares == (count > 1 and length <= ROOM // 2)
+
+
+@pytest.mark.parametrize("length", [7, 30, 100])
+def test_equal_windows_along_contiguous_elements_have_equal_sums(length: int) -> None:
+    found = record(lambda a: sliding_window_view(a, length).sum(axis=-1), np.full(5000, 0.1))
+    assert len(set(found.result.tolist())) == 1
+
+
+def test_windows_that_are_not_each_a_row_further_are_reduced_as_others() -> None:
+    for axis, array in enumerate([whole((40, 12)), whole((12, 40))]):
+
+        def every_other(a: Any, axis: int = axis) -> Any:
+            windows = np.moveaxis(sliding_window_view(a, 9, axis), axis, 0)[::2]
+            return windows.max(axis=-1)
+
+        (launch,) = check(every_other, array).launches
+        assert launch.kernel.kernel.windows is None

@@ -21,6 +21,7 @@ from gpusched.emit.hostloops.nest import Nest, block, is_heavy
 from gpusched.emit.hostloops.reduction import Reduction
 from gpusched.emit.hostloops.scans import Scanned
 from gpusched.emit.hostloops.segments import Segmented
+from gpusched.emit.hostloops.windows import Windows
 from gpusched.emit.kernel import EXACT, Kernel, unchecked
 
 BOUND = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead", "least",
@@ -38,6 +39,8 @@ def _nest(kernel: Kernel) -> Nest:
         return Segmented(kernel)
     if kernel.scanned:
         return Scanned(kernel)
+    if kernel.windows is not None:
+        return Windows(kernel)
     if kernel.reduces_innermost:
         return Reduction(kernel)
     return Joining(kernel) if kernel.reduces else Elementwise(kernel)

@@ -39,6 +39,8 @@ class Nest(Lines):
         super().__init__(kernel)
         self.ahead: dict[str, str] = {}
         """By input, how far ahead of a block it is asked for, in source."""
+        self.around = self.innermost
+        """How many loops there are around what `body` writes."""
 
     def open(self, line: str) -> None:
         """Add a line that begins a block, and go into it."""
@@ -52,7 +54,7 @@ class Nest(Lines):
         for name in self.kernel.tested:
             self.write(f"any_{name} = False")
         self.begin()
-        for level in range(self.innermost):
+        for level in range(self.around):
             self.loop(level)
             self.enter(level)
         self.body()
