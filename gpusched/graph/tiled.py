@@ -28,8 +28,7 @@ from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded
-from gpusched.emit.operations import operation_of
-from gpusched.graph.known import plain_for
+from gpusched.graph.known import is_elementwise_call, plain_for
 from gpusched.graph.layouts import in_c_order
 from gpusched.plan.plan import Register, Registers, last_uses
 from gpusched.record.catalogue import has
@@ -220,16 +219,9 @@ def parts(
 
 def is_elementwise(step: ProgramStep) -> bool:
     """Return whether each element of a call's result depends on the operands at its place only."""
-    function = step.function
-    if isinstance(function, np.ufunc):
-        known = function.nout == 1 and operation_of(function) is not None
-    else:
-        known = has(function, "elementwise") and not has(function, "passes")
-    options = {"min", "max", "a_min", "a_max"} if function is np.clip else set()
-    arguments = [*step.args, *step.kwargs.values()]
-    if function is np.where and len(arguments) != 3:
-        return False
-    return known and step.kwargs.keys() <= options and all(map(_is_operand, arguments))
+    options = {"min", "max", "a_min", "a_max"} if step.function is np.clip else set()
+    known = is_elementwise_call(step.function, len(step.args)) and step.kwargs.keys() <= options
+    return known and all(map(_is_operand, (*step.args, *step.kwargs.values())))
 
 
 def _is_operand(argument: Any) -> bool:
