@@ -92,7 +92,6 @@ class _Merging:
         self._table = table
         self._tasks = table.tasks
         self._wanted = wanted = set(table.wanted)
-        self._sizes = table.sizes
         self._functions = table.functions
         self._least = least
         self._operands: dict[Any, list[Any]] = {}
@@ -138,7 +137,7 @@ class _Merging:
     def _small(self, made: Mapping[Any, Any]) -> list[Any]:
         """Return the keys of the items of a result that is small as a whole."""
         items = [key for key in made if key in self._operands]
-        sizes = [self._known_nbytes(key) for key in items]
+        sizes = [self._table.nbytes(key) for key in items]
         small = None not in sizes and sum(filter(None, sizes)) <= self._least
         return items if len(items) > 1 and small else []
 
@@ -246,15 +245,7 @@ class _Merging:
         return any(self._nbytes(k) >= least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
-        return self._known_nbytes(key) or 0
-
-    def _known_nbytes(self, key: Any) -> int | None:
-        node = self._tasks.get(key)
-        if type(node) is Task and is_first_step(node):
-            left = self._sizes.of_first_step(node)
-            if left is not None:
-                return left
-        return self._table.nbytes(key)
+        return self._table.nbytes(key) or 0
 
     # What becomes of them -----------------------------------------------------------------
 
