@@ -59,13 +59,8 @@ def merge_bytes() -> int:
     return read_bytes("gpusched.fusion.merge-bytes", config.get("fusion.merge-bytes") or 0)
 
 
-TIMES = 4
-"""How many times as large as others a chunk must be for its reductions to be put together. They
-share the reading of it and no computation, and each may cost a task that takes its result out."""
-
 OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
 SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
-FEW_BYTES = GraphBreak.SMALL(f"reductions of less than {TIMES} times gpusched.fusion.merge-bytes")
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks than threads")
 FEW_COMPUTE = GraphBreak.NO_GAIN("fewer than two tasks of a chunk that compute")
 LATER = GraphBreak.KEPT("tasks of one chunk that come after others, or are of other places")
@@ -177,7 +172,7 @@ class _Merging:
         if group is None:
             if able and not self._is_large(key, operands):
                 able = False
-                self._note_apart(FEW_BYTES, operands)
+                self._note_apart(SMALL, operands)
             group = self._sibling(operands, level + 1, block) if able else None
             if group is None:
                 group = _Group(level + 1, block, key, able)
@@ -241,8 +236,7 @@ class _Merging:
         return traits.quick or (traits.recorded and traits.replayed)
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
-        least = self._least * (TIMES if reduces(self._tasks[key]) else 1)
-        return any(self._nbytes(k) >= least for k in (key, *operands))
+        return any(self._nbytes(k) >= self._least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
         return self._table.nbytes(key) or 0
