@@ -100,6 +100,8 @@ class Batch:
 class Parts:
     """Chunks of one dtype in one piece of memory, which is sent and spilled as one.
 
+    To write 256 of 10 float64 for another worker takes 0.1 ms so, and as a tuple 7.
+
     Parameters
     ----------
     buffer

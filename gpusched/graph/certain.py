@@ -23,6 +23,7 @@ from dask.core import flatten, reshapelist
 from gpusched.adapters.arrays import apply_random, apply_random_func
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
+from gpusched.graph.known import is_elementwise_call
 from gpusched.graph.partials import applied, shows_one_element
 from gpusched.graph.subgraph import at_once, copied, evaluate, resolved
 from gpusched.record.catalogue import has
@@ -345,15 +346,11 @@ _FUNCTIONS: tuple[tuple[tuple[Any, ...], Any], ...] = (
 
 def _is_elementwise(function: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether a call of NumPy's, or an operator, writes a new array of numbers."""
-    if type(function) is np.ufunc:
-        takes = function.nin if function.nout == 1 and function.signature is None else -1
-    elif has(function, "elementwise") and not has(function, "view"):
-        takes = 3 if function in (np.where, np.clip) else len(args)
-    else:
+    if not is_elementwise_call(function, len(args)) or has(function, "view"):
         return False
     number = (*_NUMBERS, type(None)) if function is np.clip else _NUMBERS
     plain = all(isinstance(each, (_Array, *number)) for each in args)
-    return plain and not kwargs and len(args) == takes and any(each.shape for each in _arrays(args))
+    return plain and not kwargs and any(each.shape for each in _arrays(args))
 
 
 def _elementwise(function: Any, args: tuple[Any, ...]) -> _Array | None:

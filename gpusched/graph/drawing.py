@@ -14,7 +14,7 @@ import numpy as np
 
 from gpusched import placed
 from gpusched.adapters.arrays import apply_random, apply_random_func
-from gpusched.graph.frontends.counterparts import Exchange, Pairs
+from gpusched.graph.frontends.counterparts import Exchange
 from gpusched.graph.moved import TaskCopies
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan.overrides import bounds
@@ -40,7 +40,7 @@ def draw_by_state(*args: Any) -> Any:
     return _draw(apply_random, *args)
 
 
-_DRAWN: Pairs = {
+_DRAWN: dict[Any, Callable[..., Any]] = {
     apply_random_func: draw_by_generator,
     apply_random: draw_by_state,
 }
@@ -64,7 +64,7 @@ def drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:
     >>> [node.func.__name__ for node in drawn(x.__dask_graph__()).values()]
     ['draw_by_generator', 'draw_by_generator']
     """
-    exchange = Exchange(_DRAWN)
+    exchange = Exchange(lambda function: _DRAWN.get(function, function))
     return {key: exchange.value(node) for key, node in tasks.items()}
 
 

@@ -19,7 +19,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
-from gpusched.emit.operations import operation_of
+from gpusched.graph.known import is_elementwise_call
 from gpusched.graph.partials import applied
 from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
@@ -95,16 +95,7 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if function is enforce_dtype:
         inner, dtype = kwargs.pop("enforce_dtype_function"), kwargs.pop("enforce_dtype")
         return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
-    if isinstance(function, np.ufunc):
-        alone = function.nout == 1 and operation_of(function) is not None
-        # Another one would be what the result is written to.
-        fits = len(given) == function.nin
-    else:
-        alone = has(function, "elementwise") and not has(function, "passes")
-        # Without values to choose from, `where` returns where its condition is true; the fourth
-        # operand of `clip` would be what the result is written to.
-        fits = len(given) == 3 if function is np.where else len(given) <= 3
-    if alone and fits:
+    if is_elementwise_call(function, len(given)):
         return _elementwise(list(given), kwargs)
     rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
     if rule is None:

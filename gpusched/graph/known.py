@@ -336,6 +336,30 @@ def known(function: Any) -> bool:
         return False
 
 
+def is_elementwise_call(function: Any, count: int) -> bool:
+    """Return whether each element of a call's result depends on the operands at its place only.
+
+    Parameters
+    ----------
+    function
+        The function.
+    count
+        How many operands it is given by position: one more would be what the result is written to,
+        and of less than three `numpy.where` returns where its condition is true.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import is_elementwise_call
+    >>> is_elementwise_call(np.add, 2), is_elementwise_call(np.add, 3)
+    (True, False)
+    """
+    if isinstance(function, np.ufunc):
+        known = function.nout == 1 and operation_of(function) is not None
+        return known and count == function.nin
+    fits = count == 3 if function is np.where else count <= 3
+    return fits and has(function, "elementwise") and not has(function, "passes")
+
+
 def is_first_step(task: Task) -> bool:
     """Return whether a task is what one of dask's own reductions does with a chunk first.
 

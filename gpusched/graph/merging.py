@@ -59,13 +59,8 @@ def merge_bytes() -> int:
     return read_bytes("gpusched.fusion.merge-bytes", config.get("fusion.merge-bytes") or 0)
 
 
-TIMES = 4
-"""How many times as large as others a chunk must be for its reductions to be put together. They
-share the reading of it and no computation, and each may cost a task that takes its result out."""
-
 OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
 SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
-FEW_BYTES = GraphBreak.SMALL(f"reductions of less than {TIMES} times gpusched.fusion.merge-bytes")
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks than threads")
 FEW_COMPUTE = GraphBreak.NO_GAIN("fewer than two tasks of a chunk that compute")
 LATER = GraphBreak.KEPT("tasks of one chunk that come after others, or are of other places")
@@ -92,7 +87,6 @@ class _Merging:
         self._table = table
         self._tasks = table.tasks
         self._wanted = wanted = set(table.wanted)
-        self._sizes = table.sizes
         self._functions = table.functions
         self._least = least
         self._operands: dict[Any, list[Any]] = {}
@@ -138,7 +132,7 @@ class _Merging:
     def _small(self, made: Mapping[Any, Any]) -> list[Any]:
         """Return the keys of the items of a result that is small as a whole."""
         items = [key for key in made if key in self._operands]
-        sizes = [self._known_nbytes(key) for key in items]
+        sizes = [self._table.nbytes(key) for key in items]
         small = None not in sizes and sum(filter(None, sizes)) <= self._least
         return items if len(items) > 1 and small else []
 
@@ -178,7 +172,7 @@ class _Merging:
         if group is None:
             if able and not self._is_large(key, operands):
                 able = False
-                self._note_apart(FEW_BYTES, operands)
+                self._note_apart(SMALL, operands)
             group = self._sibling(operands, level + 1, block) if able else None
             if group is None:
                 group = _Group(level + 1, block, key, able)
@@ -242,19 +236,10 @@ class _Merging:
         return traits.quick or (traits.recorded and traits.replayed)
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
-        least = self._least * (TIMES if reduces(self._tasks[key]) else 1)
-        return any(self._nbytes(k) >= least for k in (key, *operands))
+        return any(self._nbytes(k) >= self._least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
-        return self._known_nbytes(key) or 0
-
-    def _known_nbytes(self, key: Any) -> int | None:
-        node = self._tasks.get(key)
-        if type(node) is Task and is_first_step(node):
-            left = self._sizes.of_first_step(node)
-            if left is not None:
-                return left
-        return self._table.nbytes(key)
+        return self._table.nbytes(key) or 0
 
     # What becomes of them -----------------------------------------------------------------
 

@@ -58,7 +58,6 @@ class Recording:
                  examination: Examination, short: bool, others: Plans | None) -> None:  # fmt: skip
         self._segment, self._inputs, self._registers = segment, inputs, registers
         self._key, self._examination, self._others = key, examination, others
-        self._short = short
         mode = config.word("fusion.compile")
         compiled = short and mode != tiers.OFF
         self._recorder = recorder = segment.recorder(Recorder, first_device(inputs))
@@ -144,10 +143,7 @@ class Recording:
         segment, moved = self._segment, self._recorder.moved
         tried: Registers = list(map(hosted, self._registers)) if moved else list(self._registers)
         with np.errstate(all="ignore"):
-            if self._short:
-                segment.calling.in_tiles(tried)
-            else:
-                segment.calling.one_by_one(tried)
+            segment.calling.in_tiles(tried)
         return bool(layouts.seen(segment.results(tried), self._inputs, moved) == self._layout)
 
     def _inlines(self) -> bool:

@@ -66,7 +66,8 @@ class Sizes:
         """Return the bytes of a task's result at most, by its node; None if that is not known."""
         if isinstance(node, DataNode):
             return _held(node.value)
-        return self.of_key(result_key(node))
+        left = self.of_first_step(node) if type(node) is Task and is_first_step(node) else None
+        return self.of_key(result_key(node)) if left is None else left
 
     def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
         """Return the bytes of what a task, or a cluster, has under a key; None if not known.
@@ -188,8 +189,6 @@ class Sizes:
             # A copy, or what joins the parts.
             joined = [self.of_result(tasks, key) for key in node.dependencies]
             return None if None in joined else sum(filter(None, joined))
-        if is_first_step(node):
-            return self.of_first_step(node)
         return self.of(node)
 
     def is_annotated(self, node: Any) -> bool:

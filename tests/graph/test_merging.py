@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched import roles
 from gpusched.graph import disable, enable, merging, optimisation, optimize
-from gpusched.graph.merging import TIMES, merge_bytes, merged
+from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.plan import shortage
@@ -150,7 +150,7 @@ def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
     values = np.random.default_rng(0).uniform(0.5, 2, (800, 600)).astype(dtype)
     x = da.from_array(values, chunks=(400, 300)).persist(scheduler="sync")
     statistics = [f(x, axis=axis) for axis in (0, 1) for f in (da.mean, da.std)]
-    least = x.nbytes // CHUNKS // TIMES
+    least = x.nbytes // CHUNKS
     with dask.config.set({"gpusched.fusion.merge-bytes": least + 1}):
         assert not merged_keys(*statistics)
     with dask.config.set({"gpusched.fusion.merge-bytes": least}):
@@ -191,7 +191,7 @@ def test_medians_that_several_tasks_take() -> None:
 def test_reductions_that_leave_much_stay_apart() -> None:
     """Their results would be kept for all of them, where plain dask keeps one after the other's."""
     x = da.from_array(np.ones((8, 20)), chunks=(2, 20)).persist(scheduler="sync")
-    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS // TIMES}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS}):
         assert not merged_keys(x.sum(axis=0), x.max(axis=0))
         assert merged_keys(x.sum(), x.max())
 
@@ -464,7 +464,7 @@ def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
         arrays.append(step(data.draw(st.sampled_from(arrays)), data.draw(st.sampled_from(arrays))))
     wanted = data.draw(st.lists(st.sampled_from(arrays[2:]), min_size=1, max_size=3))
     # With the second, a number is little of what a chunk of three rows has.
-    least = data.draw(st.sampled_from([1, arrays[0].nbytes // CHUNKS // TIMES]))
+    least = data.draw(st.sampled_from([1, arrays[0].nbytes // CHUNKS]))
     sizes = {"gpusched.fusion.minimum-elements": 1 << 20, "gpusched.fusion.merge-bytes": least}
     with dask.config.set(sizes):
         found = run(*wanted)

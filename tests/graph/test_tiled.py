@@ -181,7 +181,7 @@ def test_choices_give_the_same_bits(arguments: tuple[Any, ...], dtype: str) -> N
 @given(st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 9), max_size=2)), max_size=9))
 def test_steps_are_arranged_after_what_they_read(drawn: list[tuple[bool, set[int]]]) -> None:
     steps = [
-        (2 + k, ProgramStep(np.add if elementwise else np.sort,
+        (2 + k, ProgramStep(np.add if elementwise else np.flip,
                             tuple(Register(number % (2 + k)) for number in sorted(read))))
         for k, (elementwise, read) in enumerate(drawn)
     ]  # fmt: skip

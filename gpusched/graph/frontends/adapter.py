@@ -41,39 +41,6 @@ IN_TREE = ("dask.array._array_expr._expr", "dask.array._array_expr._blockwise",
 PACKAGE = ("dask_array._expr", "dask_array._blockwise", "dask_array.io._from_array",
            "dask_array._collection")  # fmt: skip
 
-COUNTERPARTS = {
-    "dask.array._array_expr._overlap": ("dask.array.overlap",),
-    "dask_array._chunk": ("dask.array.chunk",),
-    "dask_array._core_utils": ("dask.array.core",),
-    "dask_array._dispatch": ("dask.array.backends",),
-    "dask_array._einsum": ("dask.array.einsumfuncs",),
-    "dask_array._overlap": ("dask.array.overlap",),
-    "dask_array._shuffle": ("dask.array._shuffle",),
-    "dask_array._ufunc": ("dask.array.routines", "dask.array.ufunc"),
-    "dask_array._utils": ("dask.array.utils",),
-    "dask_array.creation._utils": ("dask.array.creation", "dask.array.wrap"),
-    "dask_array.fft": ("dask.array.fft",),
-    "dask_array.io._store": ("dask.array.core",),
-    "dask_array.linalg._cholesky": ("dask.array.linalg",),
-    "dask_array.linalg._qr": ("dask.array.linalg",),
-    "dask_array.linalg._tensordot": ("dask.array.routines",),
-    "dask_array.linalg._utils": ("dask.array.linalg",),
-    "dask_array.random._expr": ("dask.array.random",),
-    "dask_array.reductions._common": ("dask.array.reductions",),
-    "dask_array.reductions._cumulative": ("dask.array.reductions",),
-    "dask_array.reductions._percentile": ("dask.array.percentile",),
-    "dask_array.routines._apply": ("dask.array.routines",),
-    "dask_array.routines._gradient": ("dask.array.routines",),
-    "dask_array.routines._indexing": ("dask.array.routines",),
-    "dask_array.routines._search": ("dask.array.routines",),
-    "dask_array.routines._unique": ("dask.array.routines",),
-    "dask_array.slicing._bool_index": ("dask.array.slicing",),
-    "dask_array.slicing._utils": ("dask.array.slicing",),
-    "dask_array.slicing._vindex": ("dask.array.core",),
-}
-"""Modules of dask-array, and of dask's array expressions, and those of dask with functions of the
-same names."""
-
 INSIDE = ".<locals>."
 """What stands in a name before that of a function that is made inside another one."""
 

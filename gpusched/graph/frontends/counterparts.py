@@ -24,48 +24,63 @@ import numpy as np
 from dask.utils import Dispatch
 
 from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
-from gpusched.graph.frontends.adapter import COUNTERPARTS, INSIDE, REWRITTEN, TOGETHER
+from gpusched.graph.frontends.adapter import INSIDE, REWRITTEN, TOGETHER
 from gpusched.graph.partials import COMPOSED, CURRIED
 from gpusched.record.bytecode import codes, instructions, looked_up
 
-Pairs = dict[Callable[..., Any] | CodeType, Callable[..., Any]]
-"""Functions, and the code of those that are made inside others, to what stands in for them."""
+_FRONT_ENDS = "dask_array.", "dask.array._array_expr."
+"""What the names of other front ends' functions begin with."""
 
 
-def counterparts() -> Pairs:
-    """Return dask's function for each that does the same of the front ends that are imported."""
-    return _found(tuple(name for name in _PACKAGES if name in sys.modules))
+def counterpart(function: FunctionType) -> Any:
+    """Return dask's function that does the same as another front end's; itself if there is none."""
+    if _in_module(function.__module__, function.__name__) is function and _name(
+        function
+    ).startswith(_FRONT_ENDS):
+        return _exchanged(function)
+    return _rewritten().get(function.__code__, function)
 
 
-_PACKAGES = "dask_array", "dask.array._array_expr"
+@functools.lru_cache(maxsize=1024)
+def _exchanged(function: FunctionType) -> Any:
+    group = next((names for names in TOGETHER if _name(function) in names), ())
+    apart = any(_original(_named(name)) is None for name in group)
+    return function if apart else _original(function) or function
 
 
-@functools.lru_cache(maxsize=2 ** len(_PACKAGES))
-def _found(packages: tuple[str, ...]) -> Pairs:
-    pairs = {
+def _original(function: FunctionType) -> Any:
+    """Return dask's function of the same name that does the same, or another one by the table."""
+    rewritten = _rewritten()
+    if function in rewritten:
+        return rewritten[function]
+    equal = list(rewritten.items())
+    modules = [n for n in sys.modules if n.startswith("dask.array.")]
+    named = [_in_module(n, function.__name__) for n in modules if not n.startswith(_FRONT_ENDS)]
+    return next((each for each in named if alike(function, each, equal)), None)
+
+
+def _rewritten() -> dict[Any, Callable[..., Any]]:
+    """Return what stands in for functions, and for the code of those that are inside others."""
+    return _table() if "dask_array" in sys.modules else {}
+
+
+@functools.cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    return {
         theirs: ours
         for name, (other, digest) in REWRITTEN.items()
-        if name.startswith(packages)
-        and digest_of(_named(name.partition(INSIDE)[0]), ours := _named(other)) == digest
+        if digest_of(_named(name.partition(INSIDE)[0]), ours := _named(other)) == digest
         and (theirs := _named(name))
     }
-    equal = list(pairs.items())
-    for name, others in COUNTERPARTS.items():
-        if not name.startswith(packages) or _module(name) is None:
-            continue
-        own = map(_without_curry, vars(_module(name)).values())
-        functions = [f for f in own if isinstance(f, FunctionType) and f.__module__ == name]
-        for other in map(_module, others):
-            for function in functions:
-                original = _without_curry(getattr(other, function.__name__, None))
-                if function not in pairs and alike(function, original, equal):
-                    pairs[function] = original
-    for names in (names for names in TOGETHER if names[0].startswith(packages)):
-        group = [_named(name) for name in names]
-        if any(function not in pairs for function in group):
-            for function in group:
-                pairs.pop(function, None)
-    return pairs
+
+
+def _name(function: FunctionType) -> str:
+    return f"{function.__module__}.{function.__name__}"
+
+
+def _in_module(module: str, name: str) -> Any:
+    """Return what a loaded module has by a name, without toolz's curry."""
+    return _without_curry(getattr(sys.modules.get(module), "__dict__", {}).get(name))
 
 
 def _without_curry(value: Any) -> Any:
@@ -105,24 +120,24 @@ class Exchange:
 
     Parameters
     ----------
-    pairs
-        What stands in for a function.
+    counterpart
+        Returns what stands in for a function, or the function; None to leave all as they are.
 
     Notes
     -----
     Belongs to one thread. Functions made of others are made once for all tasks.
     """
 
-    def __init__(self, pairs: Pairs) -> None:
-        self._pairs = pairs
+    def __init__(self, counterpart: Callable[[FunctionType], Any] | None) -> None:
+        self._counterpart = counterpart
         self._made: dict[int, tuple[Any, Any]] = {}
 
     def value(self, value: Any) -> Any:
         """Return a function, a task, or a structure of them with its functions exchanged."""
-        if not self._pairs:
+        if self._counterpart is None:
             return value
         if isinstance(value, FunctionType):
-            return self._pairs.get(value) or self._pairs.get(value.__code__, value)
+            return self._counterpart(value)
         if type(value) is DataNode:
             found = self.value(value.value) if callable(value.value) else value.value
             return value if found is value.value else DataNode(value.key, found)

@@ -22,7 +22,7 @@ from gpusched.graph.frontends.adapter import (
     normalised,
     unpack_collections,
 )
-from gpusched.graph.frontends.counterparts import Exchange, counterparts
+from gpusched.graph.frontends.counterparts import Exchange, counterpart
 
 PLAIN = ("numpy.ndarray", "cupy.ndarray")
 """Types of chunks that kernels take."""
@@ -55,7 +55,7 @@ def exchanged(graph: Any, expression: Expr) -> dict[Any, Any]:
     layers, tasks = _Layers(list(front_ends())), dict(ensure_dict(graph))
     if not all(map(layers.is_plain, expression.walk())):
         return tasks
-    found: dict[Any, Any] = Exchange(counterparts()).value(_with_keys(tasks))
+    found: dict[Any, Any] = Exchange(counterpart).value(_with_keys(tasks))
     return found
 
 
@@ -70,14 +70,14 @@ class _Layers:
 
     def __init__(self, ends: list[FrontEnd]) -> None:
         self._ends = ends
-        self._exchange = Exchange({})
+        self._exchange = Exchange(None)
         self._layers: dict[str, Layer] = {}
         self._dependencies: dict[str, set[str]] = {}
 
     def of(self, expression: Expr) -> HighLevelGraph:
         nodes = [node for node in expression.walk() if not isinstance(node, ExprSequence)]
         if all(map(self.is_plain, nodes)):
-            self._exchange = Exchange(counterparts())
+            self._exchange = Exchange(counterpart)
         for node in nodes:
             self._add(node)
         known = self._layers.keys()
