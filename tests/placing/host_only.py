@@ -97,7 +97,10 @@ COUNTED: tuple[str, ...] = (
     "plan/test_unjoined.py",
     "record/test_moments.py",
     "record/test_segments.py::test_labels_along_contiguous_elements",
+    "record/test_windows.py::test_a_row_is_computed_twice",
     "record/test_windows.py::test_counts_in_windows",
+    "record/test_windows.py::test_sums_of_windows_have_nothing",
+    "record/test_windows.py::test_windows_along_contiguous",
     "record/test_windows.py::test_a_reduction_of_windows_is_one_kernel[0-differences]",
     "record/test_windows.py::test_a_reduction_of_windows_is_one_kernel[1-differences]",
 )
