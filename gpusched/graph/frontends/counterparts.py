@@ -64,7 +64,7 @@ def _rewritten() -> dict[Any, Callable[..., Any]]:
     return _table() if "dask_array" in sys.modules else {}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def _table() -> dict[Any, Callable[..., Any]]:
     return {
         theirs: ours
