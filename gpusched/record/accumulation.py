@@ -59,12 +59,7 @@ def reduction(
 
     def make() -> Node:
         recorder.operations += again is None
-        found = Reduce(node.dtype, shape, combine, argument, axes, keepdims, reports=errors)
-        # Of sums in two steps the second is what is wanted.
-        recorder.waiting.pop(id(again), None)
-        if combine == "add" and keepdims:
-            recorder.waiting[id(found)] = found
-        return found
+        return Reduce(node.dtype, shape, combine, argument, axes, keepdims, reports=errors)
 
     return recorder.interned(key, make)
 

@@ -321,7 +321,8 @@ def _joined(recorder: Recorder, function: Callable[..., Any], arrays: Any, axis:
 def own_array(chunk: LazyChunk) -> LazyChunk | None:
     """Return a copy of a chunk in C order, for which its expression is computed; None if it is not.
 
-    So it is where the chunk's array is known to be in that order, as elementwise results are.
+    So it is where the chunk's array is known to be in that order, as elementwise results are: what
+    dask's gradients join would be written and read, for a slope 185 MB instead of 62.
     """
     recorder = chunk._recorder
     for each in postorder([chunk._node], lambda each: id(each) in recorder.done):

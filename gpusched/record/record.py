@@ -45,7 +45,7 @@ from gpusched.plan.plan import (
     substitute,
     used_registers,
 )
-from gpusched.plan.schedule import Group, alongside, groups
+from gpusched.plan.schedule import Group, groups
 from gpusched.record import parts
 from gpusched.record.catalogue import has
 from gpusched.record.held import early
@@ -105,8 +105,6 @@ class Recorder:
         self._constants: list[tuple[int, Any]] = []
         self.done: dict[int, int] = {}
         """By identity, nodes that have been computed, with their registers."""
-        self.waiting: dict[int, Reduce] = {}
-        """By identity, sums that keep their axes and have been recorded, but not computed."""
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
         self.postponed = Postponed(self.contents)
@@ -268,14 +266,13 @@ class Recorder:
                 self.done[id(root)] = leaf.register
         gather_apart(self, roots)
         for group in groups(roots, self.done):
-            self.compute(alongside(group, self.waiting.values()))
+            self.compute(group)
         self.pending = 0
 
     def compute(self, group: Group) -> None:
         """Add the step that computes a group."""
         for node, target in zip(group.nodes, self.add_launch(group), strict=True):
             self.done[id(node)] = target
-            self.waiting.pop(id(node), None)
 
     def add_launch(self, group: Group, part: Part | None = None) -> list[int]:
         """Add the step that computes a group, and return the registers of its results."""

@@ -188,7 +188,10 @@ def gather_apart(
 
 
 def _turned(recorder: Recorder, node: Node, change: Change) -> Node | None:
-    """Return what is gathered of an array whose axes are in another order; None if not that."""
+    """Return what is gathered of an array whose axes are in another order; None if not that.
+
+    It is for xarray's `interp`, which is one kernel of a chunk so, and three launches otherwise.
+    """
     if not isinstance(node, Gather) or id(node) in recorder.done:
         return None
     order = _permutation(node.shape, change)

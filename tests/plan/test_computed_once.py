@@ -94,23 +94,6 @@ def test_errors_are_noted() -> None:
     assert take() & DIVIDE
 
 
-def test_reductions_that_wait_are_computed_while_their_array_is_read() -> None:
-    """Nothing asks for the first before the second is needed as an array."""
-
-    def statistics(a: Any) -> tuple[Any, ...]:
-        total = a.sum(axis=0, keepdims=True)
-        others = a.max(axis=0), a.sum(axis=1, keepdims=True), np.sqrt(a).sum(axis=0)
-        return total, np.sort(a.sum(axis=0, dtype="f8", keepdims=True)), *others
-
-    found = check(statistics, X.astype("float32"), ulp=256)
-    columns = (1, COLUMNS)
-    assert sorted([o.result_shape for o in launch.outputs] for launch in found.launches) == [
-        [columns, columns],
-        [(COLUMNS,), (COLUMNS,)],
-        [(ROWS, 1)],
-    ]
-
-
 def test_of_a_sum_in_two_steps_the_first_is_not_computed() -> None:
     """dask joins the parts of an axis, also where there is one."""
 

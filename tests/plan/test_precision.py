@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.backends.cache import kernels, prepare, reference
+from gpusched.backends.cache import kernels, reference
 from gpusched.backends.devices import HOST
+from gpusched.emit import hostloops
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, FAST, Kernel
 from gpusched.graph.payload import pack, unpack
@@ -44,8 +45,8 @@ def test_kernels_of_both_modes_are_different_ones() -> None:
     quick = applied(exact, FAST)
     assert quick != exact
     assert len({exact.digest, quick.digest}) == len({exact.name, quick.name}) == 2
-    assert prepare(exact).source != prepare(quick).source
-    assert "mathematics: fast" in prepare(quick).source
+    assert hostloops.source(exact) != hostloops.source(quick)
+    assert "mathematics: fast" in hostloops.source(quick)
 
 
 def test_kernel_of_integers_is_the_same_in_both_modes() -> None:

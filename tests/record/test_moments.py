@@ -35,6 +35,11 @@ def of_dask(x: Any, axis: Any = (0,)) -> Any:
     return found["total"], found["M"][..., 0]
 
 
+def squares_of_dask(x: Any, axis: Any = (0,)) -> Any:
+    """Return what dask's variances need of that: nobody asks for the sums."""
+    return of_dask(x, axis)[1]
+
+
 def of_numpy(x: Any, axis: Any = 0) -> Any:
     return np.var(x, axis=axis)
 
@@ -77,7 +82,7 @@ def test_a_large_mean_costs_no_digits(offset: float, dtype: str, axis: int | Non
     assert error(found[2], expected) <= 2 * ERROR[dtype]
 
 
-@pytest.mark.parametrize("function", [of_dask, *exhaustive(of_numpy)])
+@pytest.mark.parametrize("function", [squares_of_dask, *exhaustive(of_numpy)])
 @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("dtype", ["f4", *exhaustive("f8", "i4")])
 def test_one_kernel_reads_the_chunk_once(
@@ -86,12 +91,12 @@ def test_one_kernel_reads_the_chunk_once(
     x = RANDOM.normal(1000, 200, (20, 30, 40)).astype(dtype)
     recorded = record(lambda chunk: function(chunk, axis), x)
     readers = [len(launch.outputs) for launch in recorded.launches if 0 in launch.inputs]
-    assert readers == [3 + (function is of_dask)]
-    expected = np.var(x.astype("f8"), axis=axis, keepdims=function is of_dask)
-    if function is of_dask:
+    assert readers == [3]
+    of_chunks = function is squares_of_dask
+    expected = np.var(x.astype("f8"), axis=axis, keepdims=of_chunks)
+    if of_chunks:
         expected = expected * (x.size / expected.size)
-    found = recorded.result[1] if function is of_dask else recorded.result
-    np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "f4" else 1e-12)
+    np.testing.assert_allclose(recorded.result, expected, rtol=1e-6 if dtype == "f4" else 1e-12)
 
 
 @pytest.mark.slow
@@ -211,12 +216,12 @@ def test_the_largest_numbers_overflow_as_in_numpy() -> None:
 
 def test_what_is_computed_first_is_computed_once() -> None:
     x = RANDOM.normal(size=(300, 200))
-    recorded = record(lambda chunk: of_dask(np.exp(chunk) + 1), x)
+    recorded = record(lambda chunk: squares_of_dask(np.exp(chunk) + 1), x)
     exponentials = [s for launch in recorded.launches for s in launch.kernel.kernel.statements
                     if s.operation == "exp"]  # fmt: skip
     assert len(exponentials) == 1
     y = np.exp(x) + 1
-    np.testing.assert_allclose(recorded.result[1][0], y.var(axis=0) * 300, rtol=1e-12)
+    np.testing.assert_allclose(recorded.result[0], y.var(axis=0) * 300, rtol=1e-12)
 
 
 def test_other_reductions_are_beside_it() -> None:

@@ -173,27 +173,3 @@ class Nest(Lines):
                 streamed = self.kernel.streamed
                 found = f"{row} ahead({further})" if streamed else f"ahead({row} {further})"
                 self.write(f"{name}_ahead = {found}")
-
-
-class Along(Nest):
-    """Joins elements along one loop, some columns of the innermost one at a time where it can."""
-
-    kind = ""
-    """What the loop is, in `Kernel.loops`."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.level = kernel.loops.index(self.kind)
-        self.tiled = self.level == self.innermost - 1
-        self.count = "count" if self.tiled else f"n{self.innermost}"
-        """Iterations of the innermost loop, in source."""
-
-    def columns(self) -> int:
-        """Return how many columns are joined before the next ones."""
-        raise NotImplementedError
-
-    def loop(self, level: int) -> None:
-        """Open a loop around the innermost one; the one along elements within one over columns."""
-        if level == self.level and self.tiled:
-            self.parts(self.columns())
-        super().loop(level)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from gpusched.emit.generate import first_total, joined_total, loaded, stored
-from gpusched.emit.hostloops.nest import Along
-from gpusched.emit.policy import PART, SCANNED_COLUMNS
+from gpusched.emit.hostloops.nest import Nest
+from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART
 
 
-class Scanned(Along):
+class Scanned(Nest):
     """Joins each element with the result before it, in their order, as NumPy does.
 
     Along contiguous elements, a part is computed first, in vectors, and then joined one by one.
     """
 
-    kind = "scan"
-
-    def columns(self) -> int:
-        """Return how many columns are joined before the next ones."""
-        return SCANNED_COLUMNS
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.level = kernel.loops.index("scan")
 
     def body(self) -> None:
         """Write the innermost loop."""
@@ -34,10 +33,10 @@ class Scanned(Along):
             own, step = self.current[name], f"{name}_s{self.level}"
             self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
             self.open("if is_first:")
-            self.open(f"for i in range({self.count}):")
+            self.open(f"for i in range(n{self.innermost}):")
             self.write(f"{self.place(name, 'i')} = {stored(output, first_total(output))}")
             self.depth -= 2
-        self.open(f"for i in range({self.count}):")
+        self.open(f"for i in range(n{self.innermost}):")
         values = [f"value{k}" for k in range(len(self.outputs))]
         self.compute(values, self.values("i"))
         for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):

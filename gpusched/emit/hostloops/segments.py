@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from gpusched.emit.generate import combine
-from gpusched.emit.hostloops.nest import Along
-from gpusched.emit.kernel import Access
+from gpusched.emit.hostloops.nest import Nest
+from gpusched.emit.kernel import Access, Kernel
 from gpusched.emit.policy import LABELLED_COLUMNS, LABELLED_LANES
 
 
-class Segmented(Along):
+class Segmented(Nest):
     """Joins rows, or single elements, to what is at their label's place; leaves out labels below 0.
 
     Each place is written by one element after the other, in their order.
     """
 
-    kind = "reduce"
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.level = kernel.loops.index("reduce")
+        self.tiled = self.level == self.innermost - 1
+        """Whether some columns are joined before the next ones."""
+
+    def loop(self, level: int) -> None:
+        """Open a loop around the innermost one; the one along elements within one over columns."""
+        if level == self.level and self.tiled:
+            self.parts(self.columns())
+        super().loop(level)
 
     def columns(self) -> int:
         """Return how many columns are joined before the next ones."""
@@ -36,7 +46,7 @@ class Segmented(Along):
     def body(self) -> None:
         """Write the innermost loop."""
         self.hoist(self.still)
-        self.open(f"for i in range({self.count}):")
+        self.open(f"for i in range({'count' if self.tiled else f'n{self.innermost}'}):")
         if self.level == self.innermost:
             self.write(f"label = {super().label('i')}")
             self.open("if label >= 0:")

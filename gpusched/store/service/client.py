@@ -301,7 +301,7 @@ def made_by_anybody(
     kernel, wanted, cc
         As of `compiled`.
     prepare
-        Imports what compiles, whose time is not counted, and returns what compiles it here.
+        Imports what compiles, outside of a kernel's time; returns what makes the code here.
     """
     code = compiled(kernel, wanted, cc)
     if code is not None:

@@ -11,19 +11,15 @@ def point(a):
 
 def kernel(a, out, n0, n1, a_s0, out_s0, n_before):
     clear_floating_point_errors()
-    for start in range(0, n1, 8192):
-        count = min(8192, n1 - start)
-        a_block = shift(a, start)
-        out_block = shift(out, start)
-        for i0 in range(n0):
-            a_0 = shift(a_block, i0 * a_s0)
-            out_0 = shift(out_block, i0 * out_s0)
-            is_first = n_before + i0 == 0
-            out_before = shift(out_0, 0 if is_first else -out_s0)
-            if is_first:
-                for i in range(count):
-                    out_0[i] = float32(-0.0)
-            for i in range(count):
-                value0 = point(a_0[i])
-                out_0[i] = out_before[i] + value0
+    for i0 in range(n0):
+        a_0 = shift(a, i0 * a_s0)
+        out_0 = shift(out, i0 * out_s0)
+        is_first = n_before + i0 == 0
+        out_before = shift(out_0, 0 if is_first else -out_s0)
+        if is_first:
+            for i in range(n1):
+                out_0[i] = float32(-0.0)
+        for i in range(n1):
+            value0 = point(a_0[i])
+            out_0[i] = out_before[i] + value0
     return floating_point_errors() & 9
