@@ -31,6 +31,7 @@ def widened(builder: Any, bits: Any) -> Any:
 
 def narrowed(builder: Any, number: Any) -> Any:
     """Return the bits of the float16 that is nearest to a float32, by the instruction."""
+    _define_truncation(builder.module)
     return builder.bitcast(builder.fptrunc(number, _HALF), _BITS16)
 
 
@@ -49,6 +50,23 @@ def to_single(builder: Any, number: Any) -> Any:
     high = builder.and_(bits, _BITS64(-1 << _KEPT))
     return builder.fptrunc(builder.bitcast(builder.or_(high, sticky), _DOUBLE), _SINGLE)
 
+
+def _define_truncation(module: Any) -> None:
+    """Define what LLVM calls for float64 -> float16, for which x86 has no instruction.
+
+    It makes such a conversion by itself, for nothing but the sign: where a float64 that `copysign`
+    has made, as in cube roots, becomes a float32 and then a float16, it moves the sign last.
+    """
+    if not IS_X86 or _TRUNCATION in module.globals:
+        return
+    function = ir.Function(module, ir.FunctionType(_HALF, [_DOUBLE]), _TRUNCATION)
+    function.linkage = "weak_odr"  # Kept although nothing calls it yet; one for all modules.
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(builder.fptrunc(to_single(builder, function.args[0]), _HALF))
+
+
+_TRUNCATION = "__truncdfhf2"
+"""Its name in LLVM's runtime library, which kernels have not."""
 
 Conversion = Callable[[Any, Any], Any]
 

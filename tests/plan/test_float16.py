@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -57,6 +61,29 @@ def test_numbers_become_the_nearest_float16(source: str) -> None:
 @pytest.mark.parametrize("target", ["f4", *exhaustive("f8")])
 def test_every_float16_becomes_a_wider_number(target: str) -> None:
     assert_same(compiled_anew(lambda x: x.astype(target), HALVES), HALVES.astype(target))
+
+
+@pytest.mark.processes
+def test_kernels_call_no_conversion_of_llvm_s_runtime_library(tmp_path: Path) -> None:
+    """Which a process has that has loaded SciPy, and others end where it is called."""
+    script = (
+        "import numpy as np, dask.array as da, gpusched\n"
+        "x = np.linspace(-200, 200, 1000)\n"
+        "def signed(x):\n"
+        "    return np.copysign(x, 1 - x).astype('f4').astype('f2')\n"
+        "with gpusched.enable(), np.errstate(all='ignore'):\n"
+        "    chunk = da.from_array(x, chunks=-1)\n"
+        "    found = signed(chunk).compute(scheduler='sync')\n"
+        "    (chunk * 2 + 1).compute(scheduler='sync')\n"
+        "np.testing.assert_array_equal(found, signed(x))\n"
+        "assert gpusched.statistics().fused_tasks == 2\n"
+    )
+    settings = {"COMPILE": "wait", "COMPILER": "process", "MINIMUM_ELEMENTS": "0",
+                "CACHE_DIRECTORY": str(tmp_path)}  # fmt: skip
+    environment = {f"DASK_GPUSCHED__FUSION__{name}": value for name, value in settings.items()}
+    done = subprocess.run([sys.executable, "-c", script], env=os.environ | environment,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def pairs(seed: int) -> list[np.ndarray]:
