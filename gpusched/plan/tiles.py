@@ -264,9 +264,17 @@ def _goes_by_rows(launch: Launch) -> bool:
         return False  # Windows of some rows only have less in common.
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
-        output.axes is None and step in (0, math.prod(output.shape) // _rows(launch))
+        output.axes is None
+        and step in (0, math.prod(output.shape) // _rows(launch))
+        and (not step or _converts(output))
         for output, step in zip(launch.outputs, steps, strict=True)
     )
+
+
+def _converts(output: Allocation) -> bool:
+    """Return whether the loop over tiles can make the result: it makes float32 of float64 only."""
+    kinds = np.dtype(output.dtype).str[1:], np.dtype(output.result_dtype).str[1:]
+    return kinds[0] == kinds[1] or kinds == ("f8", "f4")
 
 
 @dataclass

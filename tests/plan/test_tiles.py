@@ -114,6 +114,24 @@ def test_results_are_those_of_whole_chunks(function: Any, dtype: str, layout: st
         assert groups(plan)
 
 
+def away(x: Any) -> Any:
+    sums = np.sum(x, axis=1, keepdims=True)
+    away = x - sums
+    return away - np.sum(away, axis=1, keepdims=True), np.sum(x > sums, axis=1), sums
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u2", "i8"])
+def test_the_loop_converts_results_to_float32_only(dtype: str) -> None:
+    x = np.random.default_rng(1).integers(1, 9, (203, 96)).astype(dtype)
+    plan = record(away, x).plan
+    written = [output for step in tiles_of(plan) for launch in step.launches
+               for output in launch.outputs]  # fmt: skip
+    kept = {(str(each.dtype), str(each.result_dtype)) for each in written}
+    assert {(one, other) for one, other in kept if one != other} <= {("float64", "float32")}
+    assert_identical(as_list(plan.run((x,))[0]), as_list(alone(plan).run((x,))[0]))
+
+
 @given(
     st.sampled_from(FUNCTIONS),
     st.integers(1, 70),
