@@ -34,8 +34,8 @@ def can_call(kernel: Kernel) -> bool:
     if kernel.edition or kernel.scanned or kernel.labels is not None:
         return False
     joined = all(o.combine in (None, MOMENTS, *_REDUCTIONS) for o in kernel.outputs)
-    known = OPERATIONS.keys() - _UNCHECKED
-    return joined and all(each.operation in known for each in kernel.statements)
+    called = {each.operation for each in kernel.statements}
+    return joined and called <= OPERATIONS.keys() and called.isdisjoint(_UNCHECKED)
 
 
 def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:

@@ -29,9 +29,9 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
     operations do, and has no vectors for some functions. Its sums wait for memory more than kernels
     do, its products for each other; columns of any kind it joins row by row. Its scans take 4 ns
     for each element, of which kernels take 1. Its largest and least of contiguous elements are as
-    good, and so are CuPy's reductions; but not of windows, each of
-    which it reads by itself (the largest of 30 takes kernels a seventh to a half of its time). A
-    float that no integer is equal to becomes what NumPy makes of it.
+    good, and so are CuPy's reductions; but not of windows, each of which it reads by itself (the
+    largest of 30 takes kernels a seventh to a half of its time). A float that no integer is equal
+    to becomes what NumPy makes of it.
 
     Parameters
     ----------

@@ -88,31 +88,41 @@ def summary(found: Explanation) -> str:
     """Return the first sentences: tasks, kernels, bytes, time and memory."""
     totals = found.totals
     if not totals.fused_tasks:
-        reasons = "; ".join(dict.fromkeys(each.reason for each in found.breaks))
-        why = f": {reasons}" if reasons else ", since no task calls a function that gpusched knows"
-        if config.word("fusion.tier") == UNFUSED:
-            why = ", since gpusched.fusion.tier is unfused"
         return (
-            f"Nothing is fused{why}. {count(totals.tasks_before, 'task')} as built, "
+            f"Nothing is fused{_why_not(found)}. {count(totals.tasks_before, 'task')} as built, "
             f"{totals.tasks_after:,} as run. A task needs {memory(totals)}."
         )
     compiled = all(kernel.compiled or kernel.waits for kernel in found.kernels)
     kernels = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) != 1)}"
-    names = list(dict.fromkeys(each for s in found.stages for each in _computing(found, s)))
-    others = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    if config.word("fusion.compile") == OFF:
-        then = " if all were compiled (gpusched.fusion.compile is off)"
-    else:
-        then = " once all are compiled"
-    without = f", not counting {', '.join(names[:_NAMES])}{others}"
     return (
         f"{count(totals.tasks_before, 'task')} as built, {totals.tasks_after:,} as run; "
         f"{totals.fused_tasks:,} of them launch {kernels}, {count(totals.launches, 'time')} "
         f"in all. {bytes_(totals.bytes_moved)} read and written (least possible: "
         f"{bytes_(totals.bytes_least)}), about {seconds(totals.seconds)} on "
-        f"{count(found.machine.threads, 'thread')}{'' if compiled else then}"
-        f"{without if names else ''}. A task needs {memory(totals)}."
+        f"{count(found.machine.threads, 'thread')}{'' if compiled else _when_compiled()}"
+        f"{_not_counting(found)}. A task needs {memory(totals)}."
     )
+
+
+def _why_not(found: Explanation) -> str:
+    """Return why nothing is fused, as it ends a sentence."""
+    if config.word("fusion.tier") == UNFUSED:
+        return ", since gpusched.fusion.tier is unfused"
+    reasons = "; ".join(dict.fromkeys(each.reason for each in found.breaks))
+    return f": {reasons}" if reasons else ", since no task calls a function that gpusched knows"
+
+
+def _when_compiled() -> str:
+    if config.word("fusion.compile") == OFF:
+        return " if all were compiled (gpusched.fusion.compile is off)"
+    return " once all are compiled"
+
+
+def _not_counting(found: Explanation) -> str:
+    """Return what the expected time leaves out, as it ends a sentence; empty if nothing."""
+    names = list(dict.fromkeys(each for s in found.stages for each in _computing(found, s)))
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f", not counting {', '.join(names[:_NAMES])}{more}" if names else ""
 
 
 def memory(of: Stage | Totals) -> str:

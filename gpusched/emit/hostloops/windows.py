@@ -39,7 +39,9 @@ class Windows(Nest):
         """Write loops that join neighbouring elements, then neighbouring pairs, and so on.
 
         A window is made of one of these for each bit of its length, from its first element on. As
-        all are, windows of equal elements have equal results.
+        all are, windows of equal elements have equal results. Each of two arrays is made of the
+        other in turn, in loops of its own: exchanged by name, LLVM makes no vectors of them (26 ms
+        instead of 8).
         """
         outputs = list(zip(self.outputs, self.kernel.outputs, strict=True))
         depth, rows = self.depth, f"n{self.around}"
