@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask.array.core import finalize
 from dask.utils import methodcaller
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
@@ -16,6 +15,7 @@ from gpusched.graph.batch import Batch
 from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping, Limits
 from gpusched.graph.items import taking
+from gpusched.graph.joins import joined
 from gpusched.graph.libraries import TIMED, is_in, is_numpys
 from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.program import Program
@@ -153,8 +153,7 @@ class _Batching:
 
     def _reason(self, key: Any, node: Any, nbytes: float | None) -> Reason | None:
         if key in self._pinned:
-            joins = type(node) is Task and node.func is finalize
-            return ALL if joins else GraphBreak.RESULT("asked for by name")
+            return ALL if joined(node) else GraphBreak.RESULT("asked for by name")
         if type(node) is not Task:
             return GraphBreak.FORM(f"a {type(node).__name__}")
         if len(self._operands[key]) > MOST:

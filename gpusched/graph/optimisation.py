@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -105,25 +105,40 @@ def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
             remaining.extra = max(taken.extra or 0, remaining.extra or 0)
 
 
-def regrouped(table: Table) -> Table:
-    """Return a graph with tasks put together that dask leaves apart, still without programs."""
+def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
+    """Return a graph with tasks put together that dask leaves apart, still without programs.
+
+    Parameters
+    ----------
+    table
+        The graph.
+    joins
+        Keys of tasks that join the chunks of results, and that are left out as soon as it is known
+        which chunks they join.
+    """
     small, least = limits().chunk, merge_bytes()
     few = len(table.tasks) <= FEW
     if few:
         table.note("chain", FEW_TASKS)
+        table = table.without_joins(joins)
     else:
         table = without_links(without_names(table))
-        if any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
-            from gpusched.graph.unsplitting import unsplit
-
-            whole = unsplit(table)
-            if whole is not table:
-                table = without_links(whole)
+        whole = _unsplit(table)
+        found = whole.without_joins(joins)
+        table = found if whole is table else without_links(found)
     table = absorbed(table, small)
     found = merged(table, least)
     if not few or found is not table:
         found = without_links(found, joins=True)
     return cut_together(found, small, least)
+
+
+def _unsplit(table: Table) -> Table:
+    if not any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
+        return table
+    from gpusched.graph.unsplitting import unsplit
+
+    return unsplit(table)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

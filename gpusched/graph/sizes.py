@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from dask.array.core import finalize
 
 from gpusched.adapters.tasks import (
     Alias,
@@ -19,6 +18,7 @@ from gpusched.adapters.tasks import (
     is_container,
 )
 from gpusched.graph.fitting import Needed
+from gpusched.graph.joins import joined
 from gpusched.graph.known import is_first_step
 from gpusched.graph.partials import shows_one_element
 from gpusched.graph.subgraph import evaluate, last_task, layer_of, result_key
@@ -185,10 +185,10 @@ class Sizes:
         """Return the bytes of what a call returns at most; None if not known."""
         if shows_one_element(node.func):
             return 0
-        if node.func is finalize:
+        if joined(node):
             # A copy, or what joins the parts.
-            joined = [self.of_result(tasks, key) for key in node.dependencies]
-            return None if None in joined else sum(filter(None, joined))
+            chunks = [self.of_result(tasks, key) for key in node.dependencies]
+            return None if None in chunks else sum(filter(None, chunks))
         return self.of(node)
 
     def is_annotated(self, node: Any) -> bool:

@@ -10,14 +10,15 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.functiontraits import Functions
+from gpusched.graph.joins import joined
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.subgraph import references
 
 ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
 MADE = GraphBreak.FORM("a task that makes data")
@@ -46,6 +47,9 @@ class Table:
     items: frozenset[Any] = frozenset()
     """Keys of tasks that take small items out of the results of others, and that nobody but tasks
     asks for: moving a whole result costs those less than a task that takes the item out."""
+
+    joins: Mapping[Any, Any] = field(default_factory=dict)
+    """Tasks that join the chunks of results, by key, if they were left out, see `without_joins`."""
 
     apart: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Why tasks stay apart, by pass: what the passes have noted so far."""
@@ -88,6 +92,16 @@ class Table:
                 result[key] = Task.fuse(*reversed(chain), key=key) if len(chain) > 1 else node
         return replace(self, tasks=result)
 
+    def without_joins(self, keys: Collection[Any]) -> Table:
+        """Return a table without some tasks that join chunks: what they join is wanted instead."""
+        if not keys:
+            return self
+        joins = {key: self.tasks[key] for key in keys}
+        tasks = {key: node for key, node in self.tasks.items() if key not in joins}
+        read = [key for node in joins.values() for key in references(node)]
+        wanted = dict.fromkeys([*read, *[key for key in self.wanted if key not in joins]])
+        return replace(self, tasks=tasks, wanted=[*wanted], joins=joins)
+
     @cached_property
     def held(self) -> set[Any]:
         """Keys of chunks that stay until the end: what is wanted joins them, or is another name."""
@@ -121,7 +135,7 @@ def uses(tasks: Mapping[Any, Any]) -> Counter[Any]:
 
 def _gathers(node: Any) -> bool:
     """Return whether a node takes all chunks of a result: to join them, or by another name."""
-    return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
+    return isinstance(node, Alias) or bool(joined(node))
 
 
 def key_of(kind: str, first: Any, content: Any, block: Any = ()) -> Any:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from dask.array.core import concatenate3, finalize
+from dask.array.core import concatenate3
 
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import (
@@ -34,6 +34,7 @@ from gpusched.graph.batch import calls_in
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.families import Family, Place, coarse, grid_of, leaves, nested
 from gpusched.graph.independence import Divided, results
+from gpusched.graph.joins import joined, with_chunks
 from gpusched.graph.known import known
 from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import depth_first, layer_of
@@ -42,6 +43,9 @@ from gpusched.graph.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.templates import Signatures
 from gpusched.record.catalogue import has
 from gpusched.roles import threads
+
+Grid = Mapping[Place, Family]
+"""The whole chunks of an array, by their places."""
 
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
@@ -355,9 +359,9 @@ class _Unsplitting:
 
     # What becomes whole ---------------------------------------------------------------------
 
-    def _judge(self) -> dict[Any, Any]:
+    def _judge(self) -> dict[Any, list[Grid | None]]:
         """Note what cannot be whole; return what joins the results, of whole chunks."""
-        joins: dict[Any, Any] = {}
+        joins: dict[Any, list[Grid | None]] = {}
         for family in self._families:
             for other in family.operands:
                 family.link(other)
@@ -366,15 +370,14 @@ class _Unsplitting:
                 own = self._places[key][0]
                 if own.cut is None:
                     continue
-            taken = [self._places[k][0] for k in node.dependencies if k in self._places]
-            taken = [family for family in taken if not family.given]
-            made = self._joined(node) if taken else None
-            if made is not None:
-                joins[key] = made
-            for family in taken:
-                # What one task needs in pieces, all that are computed with them need in pieces.
-                family.able &= made is not None
-                family.link(taken[0])
+            needed = self._needed(node)
+            if any(grid is not None for _, grid in needed):
+                joins[key] = [grid for _, grid in needed]
+            for families, grid in needed:
+                for family in families:
+                    # What one task needs in pieces, all that are computed with them need so, too.
+                    family.able &= grid is not None
+                    family.link(families[0])
         waiting = [family for family in self._families if not family.able]
         while waiting:
             for other in waiting.pop().linked:
@@ -383,27 +386,40 @@ class _Unsplitting:
                     waiting.append(other)
         return joins
 
-    def _joined(self, node: Any) -> Any:
-        """Return what a task that joins chunks is given instead; None if that does not fit."""
-        joins = type(node) is Task and (node.func is finalize or node.func is concatenate3)
-        if not joins or len(node.args) != 1 or node.kwargs:
-            return None
-        (chunks,) = node.args
-        places: dict[Place, Any] = {}
-        for index, each in leaves(chunks):
-            key = each.target if type(each) is Alias else getattr(each, "key", None)
-            found = self._places.get(key) if type(each) in (Alias, TaskRef) else None
+    def _needed(self, node: Any) -> list[tuple[list[Family], Grid | None]]:
+        """Return the families that a task needs, and the grid of their wholes if it joins that.
+
+        Each array that is joined stands for itself.
+        """
+        joined = _chunks_of(node)
+        if not joined:
+            return [(self._families_of(node.dependencies), None)]
+        keys = [{index: _key_of(each) for index, each in leaves(chunks)} for chunks in joined]
+        return [(self._families_of(each.values()), self._grid(each)) for each in keys]
+
+    def _families_of(self, keys: Iterable[Any]) -> list[Family]:
+        found = [self._places[key][0] for key in keys if key in self._places]
+        return [family for family in found if not family.given]
+
+    def _grid(self, keys: Mapping[Place, Any]) -> Grid | None:
+        """Return what an array's chunks are whole; None if that does not fit."""
+        places = {}
+        for index, key in keys.items():
+            found = self._places.get(key)
             if found is None or found[0].given:
                 return None
             places[index] = found
-        return coarse(places)
+        return coarse(places) if places else None
 
     def _rewritten(
-        self, given: Sequence[Family], families: Sequence[Family], joins: Mapping[Any, Any]
+        self,
+        given: Sequence[Family],
+        families: Sequence[Family],
+        joins: Mapping[Any, Sequence[Grid | None]],
     ) -> Table:
         """Return the graph with these families whole, and what they are given."""
         tasks = dict(self._tasks)
-        grids = {key: self._pieces(tasks[key]) for key in joins}
+        grids = {key: [*map(self._pieces, _chunks_of(tasks[key]))] for key in joins}
         whole: dict[Any, Any] = {}
         for family in [*given, *families]:
             self._note(family)
@@ -416,24 +432,24 @@ class _Unsplitting:
                 del tasks[key]
             made = self._made(family, whole)
             tasks[made.key] = made
-        for key, made in joins.items():
-            chunks = nested(made, whole)
-            if chunks is not None:
-                tasks[key] = Task(key, self._tasks[key].func, chunks)
-                pieces = grids[key]
-                if pieces is not None:
-                    self._note_grid(pieces, made, whole)
+        for key, along in joins.items():
+            old = _chunks_of(self._tasks[key])
+            new = [chunks if grid is None else nested(grid, whole) or chunks
+                   for chunks, grid in zip(old, along, strict=True)]  # fmt: skip
+            tasks[key] = with_chunks(self._tasks[key], new)
+            for k, grid in enumerate(along):
+                pieces = grids[key][k]
+                if grid is not None and new[k] is not old[k] and pieces is not None:
+                    self._note_grid(pieces, grid, whole)
         _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)
 
-    def _pieces(self, join: Task) -> tuple[int, Any] | None:
-        """Return the bytes of an element of what a task joins, and how long its pieces are."""
-        found = (each for _, each in leaves(join.args[0]))
-        keys = [each.target if type(each) is Alias else each.key for each in found]
-        return self._table.sizes.grid(keys)
+    def _pieces(self, chunks: Any) -> tuple[int, Any] | None:
+        """Return the bytes of an element of chunks that are joined, and how long they are."""
+        keys = [_key_of(each) for _, each in leaves(chunks)]
+        return None if None in keys else self._table.sizes.grid(keys)
 
-    def _note_grid(self, pieces: tuple[int, Any], grid: Mapping[Place, Family],
-                   whole: Mapping[Any, Any]) -> None:  # fmt: skip
+    def _note_grid(self, pieces: tuple[int, Any], grid: Grid, whole: Mapping[Any, Any]) -> None:
         """Note how long the whole chunks of an array are, by its pieces along each axis."""
         itemsize, along = pieces
         chunks = []
@@ -460,6 +476,20 @@ class _Unsplitting:
             names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
             for name in names:
                 self._table.sizes.add(name, itemsize, shape)
+
+
+def _chunks_of(node: Any) -> Sequence[Any]:
+    """Return the nested lists of chunks that a task joins, array by array."""
+    if type(node) is Task and node.func is concatenate3:
+        return node.args if len(node.args) == 1 and not node.kwargs else []
+    return joined(node)
+
+
+def _key_of(chunk: Any) -> Any:
+    """Return the key of a chunk in a nested list; None if something else is there."""
+    if type(chunk) is Alias:
+        return chunk.target
+    return chunk.key if type(chunk) is TaskRef else None
 
 
 def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:

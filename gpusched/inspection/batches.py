@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
@@ -15,9 +16,7 @@ from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import rewrite
-from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
-from gpusched.inspection.gather import Wanted
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.units import count
 
@@ -41,26 +40,39 @@ class Batches:
         return f"`compute` runs {count(self.tasks, 'task')}: {batches} of tiny neighbours.{rest}"
 
 
-def batches(wanted: Wanted) -> Batches:
-    """Return what batching makes of a graph, see `gpusched.graph.batching`."""
+def batches(table: Table) -> Batches:
+    """Return what batching makes of a graph, see `gpusched.graph.batching`.
+
+    Parameters
+    ----------
+    table
+        The graph without the tasks that join the chunks of results.
+    """
     if dask.config.get("optimization.fuse.active") is False:
-        count_ = sum(isinstance(node, Task) for node in wanted.tasks.values())
+        count_ = sum(isinstance(node, Task) for node in table.tasks.values())
         return Batches(
             count_, 0, ((GraphBreak.FEW_TASKS("optimization.fuse.active is False"), count_),)
         )
-    by_name: dict[str, list[TaskRef]] = {}
-    for key in sorted(wanted.keys, key=_position):
-        by_name.setdefault(layer_of(key), []).append(TaskRef(key))
-    joins = [Task(f"gpusched-{name}", finalize, List(*refs)) for name, refs in by_name.items()]
-    tasks = wanted.tasks | {task.key: task for task in joins}
-    table = Table(tasks, [task.key for task in joins], Sizes(wanted.built.layers))
-    found = batched(rewrite(tasks, table.functions, table.wanted), table, limits())
+    joins = {**table.joins, **_joins(table)}
+    whole = replace(table, tasks={**table.tasks, **joins}, wanted=[*joins], joins={},
+                    apart=Counter())  # fmt: skip
+    found = batched(rewrite(whole.tasks, whole.functions, whole.wanted), whole, limits())
     functions = [getattr(node, "func", None) for node in found.values()]
     number = sum(type(each) is Program and each.is_batch for each in functions)
-    reasons = [(why, times) for (_, why), times in table.apart.most_common() if why != ALL]
-    ran = taken_inside(found, wanted.items).values()
+    reasons = [(why, times) for (_, why), times in whole.apart.most_common() if why != ALL]
+    ran = taken_inside(found, table.items).values()
     after = sum(isinstance(node, Task) for node in ran) - len(joins)
     return Batches(after, number, tuple(reasons))
+
+
+def _joins(table: Table) -> dict[Any, Task]:
+    """Return tasks that join what is wanted and no other task joins, by key."""
+    read = set().union(*(node.dependencies for node in table.joins.values()))
+    by_name: dict[str, list[TaskRef]] = {}
+    for key in sorted({*table.wanted} - read, key=_position):
+        by_name.setdefault(layer_of(key), []).append(TaskRef(key))
+    joins = [Task(f"gpusched-{name}", finalize, List(*refs)) for name, refs in by_name.items()]
+    return {node.key: node for node in joins}
 
 
 def _position(key: Any) -> tuple[str, tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -200,8 +201,8 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
     """Return the explanation of a graph, and what stands in for each of its chunks, by key."""
     with collector_paused():
-        found = regrouped(Table(wanted.tasks, wanted.keys, Sizes(wanted.built.layers)))
-        wanted = replace(wanted, tasks=found.tasks, items=found.items)
+        found = _regrouped(wanted)
+        wanted = replace(wanted, tasks=found.tasks, keys=(*found.wanted,), items=found.items)
         walk = Walk(wanted)
         walked = walk.run()
         here = machine()
@@ -212,7 +213,7 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         graph_breaks = tuple(breaks(walked, numbers))
         totals = _totals(before, walked, run, walk.most_kept())
         auto = str(chosen() or "")
-        together = batches(wanted)
+        together = batches(found)
         explanation = Explanation(
             totals, run, kernels, graph_breaks, here, policy_waits(),
             apart(found.apart, walked, together), together, auto, walk.has_gpus,
@@ -221,10 +222,21 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         return explanation, walk.chunks()
 
 
-def _joined(table: Table, joins: tuple[Task, ...]) -> int:
+def _regrouped(wanted: Wanted) -> Table:
+    """Return a graph as `compute` puts it together, without the tasks that it adds."""
+    # What joins a single chunk becomes part of its task, which is shown without.
+    joins = {each.key: each for each in wanted.joins if len(each.dependencies) > 1}
+    read = set().union(*(each.dependencies for each in joins.values()))
+    keys = [*joins, *(key for key in wanted.keys if key not in read)]
+    table = Table(wanted.tasks | joins, keys, Sizes(wanted.built.layers))
+    return regrouped(table, joins)
+
+
+def _joined(table: Table, joins: Iterable[Task]) -> int:
     """Return the bytes that a task needs which joins chunks, put together as it is to run."""
     most = 0
-    for each in joins:
+    for built in joins:
+        each = table.joins.get(built.key, built)
         read = each.dependencies
         # What only the join needs is part of the same task, if that is all that it joins.
         inside = {key: node for key, node in table.tasks.items() if key in read}

@@ -14,10 +14,12 @@ from dask._task_spec import Task, convert_legacy_graph
 from dask.core import flatten
 from dask.utils import ensure_dict
 
+import gpusched
 from gpusched import explain
 from gpusched.graph import optimize
 from gpusched.inspection.stages import count_tasks
 from gpusched.store.statistics import reset_statistics, statistics
+from tests.benchmarks import programs
 from tests.tiers import every
 
 from .programs import PROGRAMS, numbers
@@ -65,6 +67,17 @@ def test_bytes_of_kernels_are_those_that_are_counted(name: str) -> None:
     if all(stage.kinds == 1 or not stage.kernels for stage in found.stages):
         assert sum(read for read, _ in in_kernels) == counted.bytes_read
         assert sum(written for _, written in in_kernels) == counted.bytes_written
+
+
+@pytest.mark.parametrize("name", sorted(programs.PROGRAMS))
+def test_tasks_are_those_that_compute_runs(name: str) -> None:
+    pytest.importorskip("flox", reason="flox comes with the extra interop-test")
+    with dask.config.set({"scheduler": "threads", "gpusched.batching.tasks": 0}), gpusched.enable():
+        array = programs.PROGRAMS[name](8 << 20)()
+        found = explain(array)
+        ran = programs.tasks_of(array)
+    # That which joins the chunks is not counted.
+    assert ran - found.totals.tasks_after in (0, 1)
 
 
 @pytest.mark.parametrize("build", PROGRAMS.values(), ids=PROGRAMS)
