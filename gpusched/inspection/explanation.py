@@ -160,8 +160,9 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Return what a program will do when it runs with fusion on. No chunk is computed.
 
     Each kind of chunk task is gone through once, with arrays of zeros of the right dtypes and
-    shapes. NumPy's functions are recorded as they are when the program runs; your own functions
-    are called with such stand-ins only where gpusched records them.
+    shapes, and with the labels that the graph has. NumPy's functions are recorded as they are when
+    the program runs; your own functions are called with such stand-ins only where gpusched records
+    them.
 
     Parameters
     ----------

@@ -17,6 +17,9 @@ from gpusched.record.catalogue import has
 MAPPED = 1 << 18
 """Bytes from which an array of zeros gets pages of its own."""
 
+MOST_LABELS = 1 << 20
+"""Bytes of integers that are not stood in for by zeros."""
+
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return an array of zeros which takes no memory for as long as nothing is written to it.
@@ -39,7 +42,10 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def fresh(array: Any) -> Any:
-    """Return another array of zeros of the same kind, in memory of its own.
+    """Return another array of the same kind, in memory of its own: of zeros, but for labels.
+
+    Integers and truth values may decide how many results there are, as labels of groups do: where
+    they are known and few, they are those of the graph.
 
     Examples
     --------
@@ -57,7 +63,10 @@ def fresh(array: Any) -> Any:
     reach = [(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]
     first = -sum(r for r in reach if r < 0)
     buffer = zeros((1 + sum(map(abs, reach)),), array.dtype)
-    return np.ndarray(array.shape, array.dtype, buffer, first * size, array.strides)
+    found = np.ndarray(array.shape, array.dtype, buffer, first * size, array.strides)
+    if type(array) is np.ndarray and array.dtype.kind in "biu" and array.nbytes <= MOST_LABELS:
+        found[...] = array
+    return found
 
 
 def _plain(array: Any) -> bool:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from distributed import Client
 
+import gpusched
 from gpusched import explain
 from gpusched.inspection.gather import gather
 from gpusched.inspection.standins import extent, fresh
@@ -119,3 +120,18 @@ def test_chunks_that_are_kept_on_a_cluster() -> None:
     assert [stage.kernels for stage in found.stages] == [stage.kernels for stage in wanted.stages]
     assert found.totals.bytes_least == wanted.totals.bytes_least
     assert (kept.stages, kept.totals.bytes_least) == ((), 2 * here.nbytes)
+
+
+def test_labels_decide_how_many_groups_there_are() -> None:
+    pd = pytest.importorskip("pandas", reason="pandas comes with the extra interop-test")
+    pytest.importorskip("flox", reason="flox comes with the extra interop-test")
+    xr = pytest.importorskip("xarray", reason="xarray comes with the extra test")
+    time = pd.date_range("2000-01-01", periods=730)
+    data = xr.DataArray(da.ones((730, 40, 40), chunks=(-1, 40, 40)), dims=("time", "y", "x"),
+                        coords={"time": time})  # fmt: skip
+    with gpusched.enable():
+        months = data.groupby("time.month")
+        found = explain(months - months.mean())
+    # Zeros would make one group, of which most months could not be taken.
+    assert "chunk     12 x 40 x 40 float64" in str(found)
+    assert "recording failed" not in str(found)
