@@ -33,6 +33,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.batch import calls_in
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.families import Family, Place, coarse, grid_of, leaves, nested
+from gpusched.graph.grouping import limits
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.joins import joined, with_chunks
 from gpusched.graph.known import known
@@ -66,7 +67,8 @@ def unsplit(table: Table) -> Table:
     Notes
     -----
     Nothing becomes larger than the graph's largest chunk, and there are as many whole chunks as
-    threads at least. Each task and each edge is looked at a constant number of times.
+    threads at least, unless the pieces are tiny. Each task and each edge is looked at a constant
+    number of times.
 
     There is no cycle among whole chunks. A member needs members of other families at its own place
     only, and these are of lower levels. What else needs members needs all of a family's, or nothing
@@ -114,10 +116,23 @@ class _Unsplitting:
         sources = {f.cut[0] for f in given if f.cut is not None}
         if not whole:
             return self._table
-        if len(sources) < threads():
+        if self._are_few(whole, len(sources)):
             self._table.note("unsplit", FEW)
             return self._table
         return self._rewritten(given, whole, joins)
+
+    def _are_few(self, families: Sequence[Family], sources: int) -> bool:
+        """Return whether whole chunks leave more to idle threads than tasks of pieces cost.
+
+        While a task starts, a thread would do the work of as many bytes as tiny chunks have. So N
+        pieces of b bytes cost N (b / threads + tiny), and whole chunks of them N b / sources.
+        """
+        if sources >= threads():
+            return False
+        nbytes = [self._largest(family) for family in families]
+        tasks = sum(len(family.members) for family in families)
+        idle = 1 / sources - 1 / threads() if sources else math.inf
+        return 0 in nbytes or sum(nbytes) * idle >= tasks * limits().chunk
 
     # What may be whole ----------------------------------------------------------------------
 
@@ -200,7 +215,7 @@ class _Unsplitting:
             and all(k in second or self._takes(k) for k in node.dependencies)
             for node in self._tasks.values()
         )
-        if found and len(sources) < threads():
+        if found and self._are_few(self._families, len(sources)):
             self._table.note("unsplit", FEW)
             return False
         return found

@@ -132,9 +132,14 @@ def test_pieces_that_are_asked_for_stay_pieces() -> None:
 
 
 def test_as_many_chunks_stay_as_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsplitting, "threads", lambda: 5)
-    _, y = pieces()
-    assert compared(y * 2 + 1)[1] > 16
+    monkeypatch.setattr(unsplitting, "threads", lambda: 9)
+    x, y = pieces()
+    array = da.where(y > 5, y * 2, x.rechunk((3, 2, 5)) + y)
+    # Eight chunks of 8 pieces of 240 bytes: of nine threads one would have nothing to do.
+    with dask.config.set({"gpusched.batching.chunk-bytes": 3}):
+        assert compared(array)[1] > 32
+    with dask.config.set({"gpusched.batching.chunk-bytes": 4}):
+        assert compared(array)[1] <= 3 * 4 + 1
 
 
 OPERATIONS: list[Callable[[Any], Any]] = [
