@@ -149,7 +149,9 @@ def _values(case: Case, where: str, one: Any, other: Any) -> Iterator[Difference
         yield from _arrays(
             case, f"{where}.mask", np.ma.getmaskarray(one), np.ma.getmaskarray(other)
         )
-        yield from _arrays(case, f"{where}.filled", one.filled(), other.filled())
+        # `np.ma.masked` has nothing to be filled with.
+        if one is not np.ma.masked and other is not np.ma.masked:
+            yield from _arrays(case, f"{where}.filled", one.filled(), other.filled())
     elif isinstance(one, np.ndarray | np.generic):
         yield from _arrays(case, where, np.asarray(one), np.asarray(other))
     elif isinstance(one, float) and math.isnan(one) and math.isnan(other):

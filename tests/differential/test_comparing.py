@@ -46,3 +46,9 @@ def test_missing_and_additional_warnings_are_differences() -> None:
     assert differences(case, plain, silent)
     assert differences(case, silent, plain)
     assert not differences(case, plain, plain)
+
+
+def test_the_masked_constant_is_compared_by_its_mask() -> None:
+    masked, given = run(np.ma.masked, LARGE), run(np.ma.masked_array(1.0, mask=False), LARGE)
+    assert not differences(LOOSE, masked, masked)
+    assert differences(LOOSE, masked, given)
