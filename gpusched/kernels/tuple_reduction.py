@@ -26,7 +26,6 @@ from gpusched.newest import Newest
 Number = bool | int | float
 
 
-
 class Loop:
     """What joins rows of tuples to those in the results.
 
