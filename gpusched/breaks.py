@@ -34,6 +34,11 @@ class GraphBreak(enum.Enum):
         """What can be changed; begins with "nothing" where nothing need be."""
         return str(self.value)
 
+    @property
+    def advises(self) -> bool:
+        """Whether it says to change something: all but what begins with "nothing"."""
+        return not self.remedy.startswith("nothing")
+
     def __call__(self, text: str) -> Reason:
         """Return the reason for one case."""
         return Reason(self, text)

@@ -19,8 +19,8 @@ class Newest(OrderedDict[_Key, _Value]):
 
     Notes
     -----
-    Thread-safe: looking up, setting, `pop` and `now` are each done at once. To keep an entry for
-    having been used, set it again.
+    Thread-safe: looking up, setting, `pop`, `clear` and `now` are each done at once. To keep an
+    entry for having been used, set it again.
 
     Examples
     --------
@@ -57,6 +57,11 @@ class Newest(OrderedDict[_Key, _Value]):
         """Remove an entry, and return its value or what is to be returned where there is none."""
         with _lock:
             return super().pop(key, *default)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        with _lock:
+            super().clear()
 
 
 def _begin_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -48,21 +48,30 @@ def bound(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
             yield node.target.id, node.value
 
 
-def changed(tree: ast.Module) -> Iterator[str]:
+def dotted(expression: ast.expr) -> str:
+    """Return a name, or an attribute of one; empty for anything else."""
+    match expression:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(attr=attr, value=ast.Name(id=name)):
+            return f"{name}.{attr}"
+    return ""
+
+
+def changed(statements: Iterable[ast.stmt]) -> Iterator[str]:
     """Yield the names of what a module binds anew, or changes, of its own or others.
 
     Names of other modules' attributes are dotted.
     """
-    bodies = [n for n in tree.body if not isinstance(n, ast.Assign | ast.AnnAssign | ast.Expr)]
-    for node in (inner for body in bodies for inner in ast.walk(body)):
+    for node in (inner for each in statements for inner in ast.walk(each)):
         match node:
             case ast.Global(names=names):
                 yield from names
-            case ast.Call(func=ast.Attribute(attr=method, value=ast.Name(id=name))):
+            case ast.Call(func=ast.Attribute(attr=method, value=owner)):
                 if method in CHANGING:
-                    yield name
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
-                yield name
+                    yield dotted(owner)
+            case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
+                yield dotted(owner)
             case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store() | ast.Del()):
                 yield f"{name}.{attr}"
 
@@ -89,10 +98,14 @@ def state(trees: dict[str, ast.Module]) -> tuple[set[str], set[str]]:
     changes = set()
     for module, tree in trees.items():
         known = imported(tree)
-        for name in changed(tree):
-            first, _, rest = name.partition(".")
-            own = f"{module}.{name}" if not rest else ""
-            changes.add(f"{known[first]}{'.' if rest else ''}{rest}" if first in known else own)
+        # What a module does to its own names as it is imported makes them what they are.
+        later = [n for n in tree.body if not isinstance(n, ast.Assign | ast.AnnAssign | ast.Expr)]
+        own = {name for name in changed(later) if "." not in name}
+        changes |= {f"{module}.{name}" for name in own - known.keys()}
+        for name in changed(tree.body):
+            first, dot, rest = name.partition(".")
+            if first in known:
+                changes.add(f"{known[first]}{dot}{rest}")
     found, locks = set(), set()
     for module, tree in trees.items():
         for name, value in bound(tree):
@@ -165,8 +178,13 @@ def kept(): ...
 @lru_cache(maxsize=4)
 def bounded(): ...
 """
-    other = "from gpusched.a import CONSTANT\ndef f():\n    CONSTANT.update(a=1)\n"
+    others = [
+        "from gpusched.a import CONSTANT\ndef f():\n    CONSTANT.update(a=1)\n",
+        "from gpusched.a import CONSTANT\nCONSTANT['b'] = 2\n",
+        "from gpusched import a\na.CONSTANT.update(c=3)\n",
+    ]
     found, locks = state({"a": ast.parse(text)})
     assert found == {"a._seen", "a.TABLE", "a._local", "a.number", "a.kept"}
     assert locks == {"a._turn", "a._other"}
-    assert "a.CONSTANT" in state({"a": ast.parse(text), "b": ast.parse(other)})[0]
+    for other in others:
+        assert "a.CONSTANT" in state({"a": ast.parse(text), "b": ast.parse(other)})[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given
@@ -37,3 +38,26 @@ def test_threads_may_write_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(0, 4000, 1000)))
     assert len(found) <= 10
+
+
+def test_all_are_removed_before_or_after_one_is_set() -> None:
+    """Not between its being set again and its being the newest, for which it is looked up."""
+    found: Newest[object, int] = Newest(10)
+    thread = threading.Thread(target=found.clear)
+
+    class Key:
+        asked = 0
+
+        def __hash__(self) -> int:
+            self.asked += 1
+            if self.asked == 3:
+                thread.start()
+                thread.join(0.05)  # It runs now, as far as it can.
+            return 0
+
+    key = Key()
+    found[key] = 1
+    found["newer"] = 2
+    found[key] = 3
+    thread.join()
+    assert not found

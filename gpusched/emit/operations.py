@@ -99,6 +99,11 @@ TRAITS = {
     "costly": "it takes several times as long as an addition, and is not heavy",
     "alone": "NumPy computes it as fast, or faster, where there is nothing to fuse it with",
     "special": "it is looked up in `scipy.special` too, where that is loaded",
+    "any-zero": "of zeros of both signs it may give the other one than NumPy does "
+    "(docs/explanation/floating-point.md)",
+    "sees-zeros": "its result depends on the sign of a zero, and is more than another zero",
+    "sees-signs": "its result depends on the sign of NaN, too, which NumPy's loops give now one "
+    "sign and now the other",
 }
 """What each trait says of an operation that has it."""
 
@@ -116,6 +121,9 @@ _NAMES = {trait: frozenset(names.split()) for trait, names in {
     "costly": "divide reciprocal sqrt",
     "alone": "arccosh arctanh cbrt float_power ldexp power",
     "special": "erf erfc expit gamma exp2 expm1 log1p cbrt",
+    "any-zero": "minimum maximum fmin fmax clip clip_by_arrays",
+    "sees-zeros": "divide reciprocal floor_divide divmod",
+    "sees-signs": "signbit copysign",
 }.items()}  # fmt: skip
 """Operations of this table by trait."""
 

@@ -54,7 +54,9 @@ def outside(depth: int, until: str = "") -> Site | None:
 
 
 def frame_outside(depth: int, until: str = "") -> FrameType | None:
-    """Return the nearest frame outside the libraries: all who look at the stack ask this.
+    """Return the nearest frame outside the libraries: all who look for the user's line ask this.
+
+    But for `gpusched.record.branches`, below which there are no graphs.
 
     Parameters
     ----------

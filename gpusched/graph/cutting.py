@@ -18,8 +18,8 @@ from dask.array import chunk
 
 from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
 from gpusched.breaks import GraphBreak
-from gpusched.graph.known import Cut, pieces
-from gpusched.graph.subgraph import references
+from gpusched.graph.known import Cut, pieces, together
+from gpusched.graph.subgraph import last_task, references
 from gpusched.graph.table import Table, block_of, key_of
 
 PART = 4
@@ -150,6 +150,9 @@ class _Cutting:
     def _whole(self, key: Any) -> _Piece | None:
         """Return the whole of a large chunk."""
         if key not in self._large:
+            last = last_task(self._tasks.get(key))
+            if last is not None and last.func is together:
+                return None  # What is taken of several results is a chunk, and no piece of one.
             told = self._table.sizes.lengths(self._tasks, key)
             if told is None or _Piece(key, *told).nbytes < self._least:
                 self._table.note("cut", UNKNOWN if told is None else SMALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpusched.breaks import Reason
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.inspection.batches import Batches
 from gpusched.inspection.model import Apart, Break
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, place_of_site
@@ -36,7 +36,7 @@ def breaks(walked: Walked, numbers: dict[str, int]) -> list[Break]:
         )
         for (stage, operation, reason, layer, place, counted), tasks in found.items()
     ]
-    return sorted(made, key=lambda each: (each.remedy.startswith("nothing"), each.stage))
+    return sorted(made, key=lambda each: (not GraphBreak[each.code].advises, each.stage))
 
 
 def apart(
@@ -53,7 +53,7 @@ def apart(
         Apart(what, reason, reason.kind.name, reason.kind.remedy, times)
         for (what, reason), times in found.items()
     ]
-    return tuple(sorted(made, key=lambda each: (each.remedy.startswith("nothing"), -each.times)))
+    return tuple(sorted(made, key=lambda each: (not GraphBreak[each.code].advises, -each.times)))
 
 
 def _place(halt: Halt) -> Place | None:

@@ -25,7 +25,7 @@ from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
 from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import copied, evaluate
-from gpusched.graph.traced import Trace
+from gpusched.graph.traced import PieceReturnedError, Trace
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,
@@ -167,10 +167,15 @@ class Rehearser:
         registers = [*inputs, *[None] * len(program.steps)]
         self._holding = Holding(inputs)
         self.devices.begin(registers, self._labels)
-        for segment in program.segments:
+        for number, segment in enumerate(program.segments):
             use = self.devices.decided(segment, registers, Recorder(self.device))
             self._variant.devices += [use] if use is not None else []
-            self._run(segment, registers)
+            try:
+                self._run(segment, registers)
+            except UnknownResultError:
+                for later in program.segments[number + 1 :]:
+                    self._refused([] if later.recorded else later.steps)
+                raise
             self.devices.ran(segment, registers, use)
             for register in segment.dying:
                 registers[register] = None
@@ -183,6 +188,14 @@ class Rehearser:
         inputs = tuple(registers[k] for k in segment.inputs)
         if not segment.recorded:
             return self._call(segment, registers)
+        if segment.cut is not None and segment.cut.apply(registers):
+            self._holding.cut_off(segment.cut.cuts, registers)
+            try:
+                return self._run(segment.cut.rest, registers)
+            except PieceReturnedError:
+                pass  # Then the whole is recorded.
+            finally:
+                segment.cut.forget(registers)
         reason = segment.obstacle(inputs, segment.key(inputs))
         if reason is not None:
             self._halt(segment.steps[0], reason)
@@ -202,6 +215,8 @@ class Rehearser:
                 self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)
             outputs = trace.finish(registers)
+        except PieceReturnedError:
+            raise
         except UnrecordableError as reason:
             self._halt(segment.steps[-1], reason.reason)
             return self._call(segment, registers)
@@ -286,10 +301,14 @@ class Rehearser:
 
     def _call(self, segment: Segment, registers: list[Any]) -> None:
         before = list(registers)
-        for register, step in segment.steps:
+        for number, (register, step) in enumerate(segment.steps):
             layer = self._labels.get(register, self._variant.name)
             args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
-            registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
+            try:
+                registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
+            except UnknownResultError:
+                self._refused([] if segment.recorded else segment.steps[number:])
+                raise
             given, value = _given(step, registers), registers[register]
             reason = None if step.recorded else unfusible(step.function, args, kwargs)
             self._note_call(step.function, layer, given, value, reason, counted=True)
@@ -297,6 +316,15 @@ class Rehearser:
         self._called(segment, before)
         for register in (r for dying in segment.calling.last_uses for r in dying):
             registers[register] = None
+
+    def _refused(self, steps: Iterable[tuple[int, ProgramStep]]) -> None:
+        """Note why calls are not recorded of which no more is known."""
+        for register, step in steps:
+            layer = self._labels.get(register, self._variant.name)
+            self._variant.halts += [
+                Halt(name, reason, layer, None, bare(step.function))
+                for name, reason in examination.reasons([step])
+            ]
 
     def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
                    reason: tuple[bool, Reason] | None, counted: bool) -> None:  # fmt: skip

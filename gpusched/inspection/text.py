@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched import config
+from gpusched.breaks import GraphBreak
 from gpusched.emit.kernel import EXACT
 from gpusched.inspection.model import Break, Stage, StageTiles, StageUnjoined, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
@@ -291,9 +292,7 @@ def _inputs(stage: Stage) -> str:
 
 def _breaks(breaks: tuple[Break, ...], details: bool, width: int) -> Iterator[str]:
     places = merged(breaks)
-    shown = (
-        places if details else [p for p in places if not p.remedy.startswith("nothing")][:_STOPS]
-    )
+    shown = places if details else [p for p in places if GraphBreak[p.code].advises][:_STOPS]
     if shown:
         yield ""
         yield "Graph breaks"

@@ -10,6 +10,7 @@ import numpy as np
 from gpusched.backends.devices import Device
 from gpusched.breaks import Reason
 from gpusched.graph.callsites import Site, frame_outside, outside
+from gpusched.graph.traced import Trace
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.kernelbuilder import KernelBuilder, Part
@@ -17,7 +18,8 @@ from gpusched.plan.plan import Empty, Launch, Step, used_registers
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 
-_TRACED = "gpusched.graph.traced"
+_TRACED = Trace.__module__
+"""Whose frames call what is traced."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,10 +83,13 @@ class Holding:
         self.given = arrays_in(inputs)
         self.made = {number: arrays_in(value) for number, value in enumerate(inputs)}
         """Arrays by register."""
+        self._pieces: dict[int, Any] = {}
+        """By identity, what was cut off arrays that are there as a whole."""
 
     def alive(self, registers: list[Any]) -> list[Any]:
-        """Return the arrays that a running task holds."""
-        return [*self.given, *arrays_in(registers)]
+        """Return the arrays that a running task holds, those left out that show a part of one."""
+        found = (each for each in arrays_in(registers) if id(each) not in self._pieces)
+        return [*self.given, *found]
 
     def note(self, segment: Segment, local: list[Any], registers: list[Any]) -> None:
         """Note what the calls of a segment return, once it is recorded and gone through."""
@@ -101,6 +105,13 @@ class Holding:
                 self.made[register] = [np.zeros(c.shape, c.dtype) for c in chunks]
             else:
                 self.made[register] = arrays_in(local[register])
+
+    def cut_off(self, cuts: Sequence[tuple[int, ProgramStep]], registers: list[Any]) -> None:
+        """Note the pieces that are cut off what a segment is given, before it is recorded."""
+        for register, step in cuts:
+            shown = [a for r in sorted(step.registers) for a in self.made[r]]
+            piece = self._pieces[id(registers[register])] = registers[register]
+            self.made[register] = _copied(step.function, [piece], shown)
 
     def called(self, segment: Segment, before: list[Any]) -> tuple[int, bool]:
         """Return the most bytes held while a segment's functions are called, one by one."""
@@ -147,7 +158,7 @@ def kept_through(node: Any) -> list[tuple[Any, list[Any]]]:
     return [*found, (last, [getattr(item, "key", None) for item in given])]
 
 
-def _copied(function: Any, chunks: list[LazyChunk], shown: list[Any]) -> list[Any]:
+def _copied(function: Any, chunks: Sequence[Any], shown: list[Any]) -> list[Any]:
     """Return what a view is made of: what it shows, or the copy that dask makes of a small part."""
     if bare(function) is getitem and len(chunks) == len(shown) == 1:
         part = chunks[0]

@@ -25,10 +25,31 @@ from gpusched.newest import Newest
 
 Number = bool | int | float
 
-_lock = forks.lock()
-"""Held while a loop is compiled, as numba's own lock is then; not where it has been compiled."""
-_loops: Newest[Any, Callable[..., None]] = Newest(256)
-"""Compiled loops by definition and dtypes."""
+
+class Loop:
+    """What joins rows of tuples to those in the results.
+
+    Notes
+    -----
+    Thread-safe: it is compiled once, when it is called first, and nobody waits for another loop.
+    """
+
+    def __init__(self, combine: Definition, dtypes: tuple[np.dtype, ...]) -> None:
+        self._made_of = combine, dtypes
+        self._compiling = forks.lock()
+        self._compiled: Callable[..., None] | None = None
+
+    def __call__(self, *arrays: np.ndarray) -> None:
+        """Join the rows of some arrays to the results, which come after them."""
+        if self._compiled is None:
+            with self._compiling:
+                if self._compiled is None:
+                    self._compiled = _compiled(*self._made_of)
+        self._compiled(*arrays)
+
+
+_loops: Newest[Any, Loop] = Newest(256)
+"""By definition and dtypes."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +131,11 @@ class TupleReduceKernel:
         """Return the tuples joined that an array of such records has."""
         return self.records(*(x[name] for name in x.dtype.names), axis=axis, keepdims=keepdims)
 
-    def _loop(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
-        """Return what joins rows of tuples to those in the results, compiled."""
+    def _loop(self, dtypes: tuple[np.dtype, ...]) -> Loop:
+        """Return what joins rows of tuples to those in the results, the same one each time."""
         key = self.combine.digest, dtypes
         found = _loops.get(key)
-        if found is None:
-            with _lock:
-                found = _loops.get(key)
-                if found is None:
-                    found = _loops[key] = _compiled(self.combine, dtypes)
-        return found
+        return _loops.setdefault(key, Loop(self.combine, dtypes)) if found is None else found
 
 
 def _record_dtype(dtypes: tuple[np.dtype, ...]) -> np.dtype:

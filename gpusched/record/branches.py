@@ -22,10 +22,10 @@ import numpy as np
 
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.emit.operations import named
+from gpusched.emit.operations import COMBINES, has, named
 from gpusched.plan.expression import Apply, Gather, Leaf, Node, Reduce, Scalar
 from gpusched.plan.plan import Call, ReplayError, reads, written
-from gpusched.record.catalogue import has
+from gpusched.record import catalogue
 from gpusched.record.record import Recorder
 
 MOST = 16
@@ -33,18 +33,6 @@ MOST = 16
 
 BRANCH = GraphBreak.OWN_DECIDES("a chunk decides what comes next")
 """Why what comes before an answer and what comes after it are not one kernel."""
-
-_EXACT = frozenset(("minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and"))
-"""What joins values without rounding."""
-
-_ANY_ZERO = frozenset(("minimum", "maximum", "fmin", "fmax", "clip", "clip_by_arrays"))
-"""What may give a zero of another sign than NumPy does (docs/explanation/floating-point.md)."""
-
-_SEE_ZEROS = frozenset(("divide", "reciprocal", "floor_divide", "divmod"))
-"""What depends on that sign."""
-
-_SEE_SIGNS = frozenset(("signbit", "copysign"))
-"""What depends on the sign of NaN, too, which NumPy's loops give now one sign and now the other."""
 
 
 def is_true(answer: np.ndarray) -> np.ndarray:
@@ -138,8 +126,9 @@ def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
             continue
         seen.add(each)
         if isinstance(each, Node):
-            names |= {getattr(each, "operation", ""), getattr(each, "combine", "")}
             found: Iterable[Node | int] | None = _read_by(each)
+            if isinstance(each, Apply | Reduce):
+                names.add(each.operation if isinstance(each, Apply) else each.combine)
         elif each in computed:
             found = [computed[each]]
         else:
@@ -147,7 +136,7 @@ def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
         if found is None:
             return False
         waiting += found
-    return names.isdisjoint(_ANY_ZERO) or names.isdisjoint(_SEE_ZEROS)
+    return not all(any(has(name, t) for name in names) for t in ("any-zero", "sees-zeros"))
 
 
 def _read_by(node: Node) -> Iterable[Node | int] | None:
@@ -163,9 +152,9 @@ def _read_by(node: Node) -> Iterable[Node | int] | None:
         rounds = operation.ulp or operation.function is not None
         # Beyond its range NumPy's loops differ among themselves; it repeats what it reports.
         beyond = operation.name == "astype_uint32" and not node.reports
-        differs = rounds or beyond or operation.name in _SEE_SIGNS
+        differs = rounds or beyond or has(operation.name, "sees-signs")
         return None if differs else node.arguments
-    if type(node) is Reduce and (node.combine in _EXACT or _is_added_exactly(node)):
+    if type(node) is Reduce and (COMBINES.get(node.combine) == 0 or _is_added_exactly(node)):
         return (node.argument,)
     return () if isinstance(node, Scalar) else None
 
@@ -187,5 +176,5 @@ def _read_by_step(step: Any) -> Iterable[int] | None:
     ufunc = isinstance(step.function, np.ufunc) and step.function.signature is None
     compares = ufunc and all(dtype.kind == "b" for _, dtype, _, _ in step.kinds)
     compares = compares and step.function is not np.signbit
-    moves = step.is_view or has(step.function, "moves")
+    moves = step.is_view or catalogue.has(step.function, "moves")
     return reads(step) if compares or moves or step.function == HOST.full else None

@@ -7,10 +7,10 @@ workers of a script do, or all of its runs.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from pathlib import Path
 
 from gpusched import forks
+from gpusched.newest import Newest
 from gpusched.store import codefiles, kernelfiles, unwritable
 
 FILE = "unfused-times.txt"
@@ -21,8 +21,9 @@ LEAST = 0.02
 """Seconds of a note: what is less waits for more, so that a note's 0.1 ms are next to nothing."""
 
 LARGEST = 1 << 18
-"""Bytes after which the file is written again with one line per kernel, the newest `KEPT`."""
+"""Bytes after which the file is written again with one line per kernel."""
 KEPT = 1000
+"""Kernels that are remembered, the newest."""
 
 
 class Times:
@@ -42,15 +43,15 @@ class Times:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = forks.lock()
-        self._unwritten: defaultdict[str, float] = defaultdict(float)
-        self._sums: dict[str, float] = {}
+        self._unwritten: Newest[str, float] = Newest(KEPT)
+        self._sums: Newest[str, float] = Newest(KEPT)
         self._file: int | None = None
         """The inode of the file that has been read up to `_read`."""
         self._read = 0
         if path is not None:
             self._look(path)
             if self._read > LARGEST:
-                _shorten(path, dict(list(self._sums.items())[-KEPT:]))
+                _shorten(path, self._sums)
 
     def total(self, name: str) -> float:
         """Return the seconds that all processes have spent without a kernel, as far as known."""
@@ -66,13 +67,13 @@ class Times:
             Whether that is enough to decide again by the total.
         """
         with self._lock:
-            self._unwritten[name] += seconds
-            if self._unwritten[name] < LEAST:
+            spent = self._unwritten[name] = self._unwritten.get(name, 0.0) + seconds
+            if spent < LEAST:
                 return False
             if self._path is None:
                 self._sums[name] = self._sums.get(name, 0.0) + self._unwritten.pop(name)
                 return True
-            line = f"{name} {self._unwritten[name]:.3f}\n"
+            line = f"{name} {spent:.3f}\n"
             if (found := _append(self._path, line)) is not None:
                 del self._unwritten[name]
                 if (found.st_ino, found.st_size) == (self._file, self._read + len(line)):
@@ -90,7 +91,8 @@ class Times:
         except OSError:
             return
         if found.st_ino != self._file or found.st_size < self._read:
-            self._file, self._read, self._sums = found.st_ino, 0, {}
+            self._file, self._read = found.st_ino, 0
+            self._sums.clear()
         # A line that is being written has no end yet.
         whole = (codefiles.read(path, start=self._read) or b"").rpartition(b"\n")
         self._read += len(whole[0]) + len(whole[1])
@@ -104,7 +106,7 @@ class Times:
         except ValueError:
             return
         if 0 <= seconds < float("inf"):
-            self._sums[name] = self._sums.pop(name, 0.0) + seconds
+            self._sums[name] = self._sums.get(name, 0.0) + seconds
 
 
 def _append(path: Path, line: str) -> os.stat_result | None:

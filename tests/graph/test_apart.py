@@ -109,6 +109,14 @@ def test_graphs_that_dask_does_not_fuse_are_noted_for_each_pass() -> None:
     assert {what for what, kind in counted() if kind is GraphBreak.FEW_TASKS} == set(PASSES)
 
 
+def test_results_of_a_merged_task_are_no_pieces_of_a_chunk() -> None:
+    """Their sizes, which nobody has asked for, are no reason for anything."""
+    array = rows(length=4000)
+    (found,) = dask.optimize((array - array.mean(axis=0)) / array.std(axis=0))
+    assert any("merged" in str(key) for key in found.__dask_graph__())
+    assert ("cut", GraphBreak.UNKNOWN_SIZE) not in counted()
+
+
 def test_why_a_chunk_is_not_computed_in_parts() -> None:
     values = np.ones((100, 100))
     with shortage.in_pieces(4):

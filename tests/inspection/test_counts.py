@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import dask
@@ -16,6 +17,7 @@ from dask.utils import ensure_dict
 
 import gpusched
 from gpusched import explain
+from gpusched.backends.cache import kernels
 from gpusched.graph import optimize
 from gpusched.inspection.stages import count_tasks
 from gpusched.store.statistics import reset_statistics, statistics
@@ -48,6 +50,69 @@ def test_what_is_explained_is_what_runs(name: str) -> None:
         if stop.counted:
             stops[stop.operation, stop.reason] += stop.tasks
     assert {k[0] for k in stops} == {k[0] for k in counted.breaks}
+
+
+def sorted_twice(block: Any) -> Any:
+    return np.sort(block, axis=0) * 2
+
+
+STEPS: dict[str, Callable[[da.Array], da.Array]] = {
+    "slice": lambda x: x[1:],
+    "flip": lambda x: x[::-1],
+    "turned": lambda x: x.T,
+    "scaled": lambda x: x / (x.std(axis=0, keepdims=True) + 1),
+    "sums": lambda x: x + x.sum(axis=1, keepdims=True),
+    "total": lambda x: x.cumsum(axis=0),
+    "taken": lambda x: x[np.arange(x.shape[0]) % 5],
+    "joined": lambda x: x.rechunk(12),
+    "elementwise": lambda x: da.sqrt(x * x + 1),
+    "single": lambda x: x.clip(-0.7, 0.9),
+    "halo": lambda x: x.map_overlap(lambda b: b * 2 + 1, depth=1, boundary="reflect"),
+    "own": lambda x: x.map_blocks(lambda b: np.where(b > 0, b / 3, b * 7), dtype=x.dtype),
+}
+SETTINGS = {
+    "minimum-elements": [0, 60, 4096],
+    "single-operation-bytes": [0, 1, "4 MiB"],
+    "merge-bytes": [0, 100, "1 MiB"],
+    "maximum-operations": [3, 256],
+}
+
+
+@pytest.mark.parametrize("seed", every(4, range(48)))
+def test_any_program_is_explained_as_it_runs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pieces of chunks are too small, too, and whatever the settings are."""
+    monkeypatch.setattr("numba.config.DISABLE_JIT", True)
+    kernels.clear()
+    random = Random(seed)
+    settings = {f"gpusched.fusion.{name}": random.choice(v) for name, v in SETTINGS.items()}
+    values = np.random.default_rng(seed).normal(size=(33, 24))
+    with dask.config.set(settings):
+        x = da.from_array(values, chunks=random.choice([(7, 8), (10, 24), (33, 5)]))
+        for name in random.choices(list(STEPS), k=random.randrange(1, 6)):
+            x = STEPS[name](x)
+        if random.random() < 0.5:
+            x = random.choice([da.sum, da.max, da.var])(x, axis=0)
+        found = explain(x)
+        reset_statistics()
+        x.compute(scheduler="sync")
+    kernels.clear()
+    counted = statistics()
+    launches: Counter[str] = Counter()
+    for kernel in found.kernels:
+        launches[kernel.name] += kernel.launches
+    assert launches == counted.kernels
+    stops: Counter[tuple[str, str]] = Counter()
+    for stop in found.breaks:
+        if stop.counted:
+            stops[stop.operation, stop.reason] += stop.tasks
+    assert stops == counted.breaks
+
+
+def test_why_a_function_is_not_fused_whose_result_is_not_known() -> None:
+    x = (numbers((20, 15), 20) ** 2).map_blocks(sorted_twice, dtype=float)
+    found = explain(x.argmax(axis=0))
+    assert any(stage.unknown for stage in found.stages)
+    assert ("sorted_twice", "OWN_CALLS") in {(stop.operation, stop.code) for stop in found.breaks}
 
 
 @pytest.mark.parametrize("name", every(2, PROGRAMS))

@@ -132,3 +132,13 @@ def test_the_workers_of_one_run_have_its_kernels_compiled_together(
 
 def _the_same(times: Times) -> Times:
     return times
+
+
+def test_no_more_kernels_than_that_are_remembered(tmp_path: Path) -> None:
+    for path in (None, tmp_path / FILE):
+        times = Times(path)
+        for k in range(2 * KEPT):
+            times.add(f"k{k}", LEAST)
+            times.add(f"short{k}", LEAST / 2)
+        assert (times.total("k0"), times.total("short0")) == (0, 0)
+        assert times.total(f"k{2 * KEPT - 1}") == LEAST
