@@ -18,6 +18,7 @@ from gpusched.graph.safety.calls import Unsafe
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.interpreter import Interpreter
 from gpusched.graph.safety.kinds import Kind, Known
+from gpusched.graph.safety.lists import Lists
 from gpusched.graph.safety.outside import Outside
 from tests.graph.examining import why_unsafe
 
@@ -97,7 +98,7 @@ def test_what_is_followed_is_what_python_does(finder: Finder, text: str, package
         names["__spec__"] = importlib.machinery.ModuleSpec(f"{package}.x", None)
     exec(f"def f():\n    {text}\n    return found", names)
     outside = Outside()
-    interpreter = Interpreter(names["f"], outside)
+    interpreter = Interpreter(names["f"], outside, Lists())
     kinds: list[Any] = []
     interpreter.returns = kinds.append  # type: ignore[method-assign]
     interpreter._result = Kind.PLAIN

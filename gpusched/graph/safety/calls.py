@@ -38,7 +38,6 @@ from gpusched.graph.safety.kinds import (
     items_of,
     joined,
     known_items,
-    lent,
     row_of,
 )
 from gpusched.graph.safety.outside import CONVERTING, FILLING, FILTERING
@@ -81,8 +80,8 @@ _JOINING = {np.concatenate: 1, np.ravel_multi_index: 1, np.select: 2, np.stack: 
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
 
-def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
-    """Return the kind of a call's result, and whether it may share memory with an argument.
+def call(callee: Known, args: Sequence[Any], names: Names) -> Any:
+    """Return the kind of a call's result.
 
     Parameters
     ----------
@@ -98,19 +97,19 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     """
     function = callee.value
     if isinstance(function, np.ufunc):
-        return _ufunc(function, args, names), False
+        return _ufunc(function, args, names)
     if isinstance(function, RecordedFunction | Freezable):
-        return _recorded(function, args, names), True
+        return _recorded(function, args, names)
     if recorded_form(function) is not None:
         if names:
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
-        return _recorded(function, args, names), True
+        return _recorded(function, args, names)
     if isinstance(function, type):
-        return _type(callee, args, names), function in (zip, enumerate)
+        return _type(callee, args, names)
     if type(function) in _NUMPY and function in HANDLERS:
         return _catalogue(function, args, names)
     if isinstance(function, types.BuiltinFunctionType):
-        return _python(callee, args, names), False
+        return _python(callee, args, names)
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
@@ -122,8 +121,8 @@ def partial(args: Sequence[Any], names: Names) -> Partial:
     """
     if any(isinstance(kind, Known) and is_open(kind.value) for kind in args):
         refuse(GraphBreak.OWN_CALLS, "calls partial with places that are left open")
-    function, *given = map(lent, args)
-    return Partial(function, tuple(given), tuple((name, lent(k)) for name, k in names.items()))
+    function, *given = args
+    return Partial(function, tuple(given), tuple(names.items()))
 
 
 def creates(function: Any) -> bool:
@@ -152,13 +151,13 @@ def converts(function: Any, kind: Any) -> bool:
     return is_array(kind.item if function is np.array and isinstance(kind, Row) else kind)
 
 
-def converted(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def converted(function: Any, args: Sequence[Any], names: Names) -> Any:
     """Return what `call` does, of a function that makes an array of one."""
     given = [*args[1:], *names.values()]
     if len(given) > 1 or not names.keys() <= {"dtype"}:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with more than a dtype")
     _check_each(function.__name__, given, lambda kind: is_plain(kind) or is_text(kind))
-    return (Kind.FRESH, False) if function is np.array else (Kind.ARRAY, True)
+    return Kind.FRESH if function is np.array else Kind.ARRAY
 
 
 def _is_of_numbers(kind: Any) -> bool:
@@ -229,20 +228,18 @@ def _results_of(function: Any) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def _catalogue(function: Any, args: Sequence[Any], names: Names) -> Any:
     name = function.__name__
     lists = _JOINING.get(function, 0)
     args = [*(_of_several(name, kind, lists > 1) for kind in args[:lists]), *args[lists:]]
     if function in _OF_SHAPES and len(args) == 1 and is_shape(args[0]) and not names:
-        return Kind.PLAIN, False
+        return Kind.PLAIN
     _check(name, HANDLERS[function], args, names)
     if function in _PLAIN_RESULTS:
-        return _PLAIN_RESULTS[function], False
+        return _PLAIN_RESULTS[function]
     if not any(map(is_array, (*args, *names.values()))):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} without an array of its arguments'")
-    if has(function, "view") or function is np.real_if_close:
-        return Kind.ARRAY, True
-    return Kind.FRESH if has(function, "fresh") else Kind.ARRAY, False
+    return Kind.FRESH if has(function, "fresh") else Kind.ARRAY
 
 
 def _of_several(name: str, kind: Any, numbers: bool) -> Any:
@@ -281,10 +278,8 @@ def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool])
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
 
 
-def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def method(called: Method, args: Sequence[Any], names: Names) -> Any:
     """Return what `call` does, of a method of an array's or of a ufunc's."""
-    if isinstance(called.owner, Listing | Row):
-        refuse(GraphBreak.OWN_CHANGES, f"hands .{called.name} of a list on")
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
         name = f"{ufunc.__name__}.{called.name}"
@@ -292,21 +287,20 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
         _check(name, UFUNC_METHODS[called.name], (Known(None), *args[1:]), names)
         _check_each(name, args[:1], is_array)
-        return Kind.ARRAY, False
+        return Kind.ARRAY
     if called.name == "astype":
         return _astype(args, names)
     _check(called.name, METHODS[called.name], (Known(None), *args), names)
-    fresh, sharing = method_has(called.name, "fresh"), method_has(called.name, "view")
-    return Kind.FRESH if fresh else Kind.ARRAY, sharing
+    return Kind.FRESH if method_has(called.name, "fresh") else Kind.ARRAY
 
 
-def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def _astype(args: Sequence[Any], names: Names) -> Any:
     given = [*args, *names.values()]
     if len(args) > 1 or len(given) < 1 or not names.keys() <= {"dtype", "copy"}:
         refuse(GraphBreak.OWN_ARGUMENTS, "calls astype with arguments that no kernel honours")
     if not all(is_plain(kind) or is_text(kind) for kind in given):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls astype with {', '.join(map(described, given))}")
-    return (Kind.ARRAY, True) if "copy" in names else (Kind.FRESH, False)
+    return Kind.ARRAY if "copy" in names else Kind.FRESH
 
 
 def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
@@ -324,7 +318,7 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         refuse(GraphBreak.OWN_ARGUMENTS, "calls catch_warnings with arguments")
     if made in (slice, range, *_INFORMATION, np.dtype):
         return _of_settled(made, args, names)
-    if made in (list, tuple) and not names and len(args) < 2:
+    if made is tuple and not names and len(args) < 2:
         return sequence(made, args[0] if args else Items(()))
     if made in (zip, enumerate):
         return _series(made, args, names)
@@ -335,29 +329,36 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
-_CALLED = frozenset(["list"])
-"""Where a list has been made that a call of `list` gives: all of these count as one place."""
-
-
 def sequence(made: type, of: Any) -> Any:
     """Return the kind of a new list, or of a tuple, of the items of something."""
     items = known_items(of)
     if made is tuple and (items is not None or is_shape(of)):
         return Items(of.items) if isinstance(of, Listing) else of
     if items is not None:
-        return Listing(tuple(items), _CALLED, True)
+        return Listing(tuple(items))
     if not isinstance(of, Row | Series) and not is_shape(of):
         refuse(GraphBreak.OWN_OBJECTS, f"calls {made.__name__} with {described(of)}")
     item = of.item if isinstance(of, Row) else item_of(of)
-    if made is list:
-        return Row(item, _CALLED, True)
-    return Kind.SHAPE if is_plain(item) else Row(item)
+    return Kind.SHAPE if made is tuple and is_plain(item) else Row(item)
 
 
 def is_item(kind: Any) -> bool:
     """Return whether a list that the function has made may hold a value."""
     held = Items | Listing | Row
     return is_array(kind) or is_settled(kind) or kind is Kind.NUMBERS or isinstance(kind, held)
+
+
+def is_several(kind: Any) -> bool:
+    """Return whether a value is a list, a tuple, or a series of what is known."""
+    return isinstance(kind, Listing | Row | Series) or items_of(kind) is not None
+
+
+def held_by(kind: Any) -> tuple[Any, ...]:
+    """Return the kinds of a list's or a tuple's items; of any length, those that they may be."""
+    items = known_items(kind)
+    if items is not None:
+        return tuple(items)
+    return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
 
 
 def _type_of(kind: Any) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -20,7 +19,8 @@ class Kind(enum.Enum):
     ARRAY = "an array"
     """A chunk, lazy or not, or whatever else a task is given; or what NumPy makes of such."""
     FRESH = "a new array"
-    """An array that this call has made, and that nothing else shares memory with; or a number."""
+    """An array that this call has made, which a lazy chunk stands for that knows what shows it; or
+    a number."""
     PLAIN = "a number"
     """A number, dtype, slice or None: immutable, and the same for all chunks of one kind."""
     SHAPE = "a tuple of numbers"
@@ -72,16 +72,17 @@ class Items:
     items: tuple[Any, ...]
 
 
+GIVEN = frozenset([None])
+"""Where lists are made that may not change, as others may see them."""
+
+
 @dataclass(frozen=True)
 class Listing:
-    """A list, with the kinds of its items."""
+    """A list that nothing changes, with the kinds of its items."""
 
     items: tuple[Any, ...]
-    places: frozenset[Any] = frozenset()
-    """Where it may have been made: another value may be the same list if it shares one of them."""
-    own: bool = False
-    """Whether nothing but variables of the function that is gone through holds it, so that it may
-    change: what is known of it in these is changed, too."""
+    places: frozenset[Any] = GIVEN
+    """Where it may have been made (see `gpusched.graph.safety.lists`)."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,7 @@ class Row:
 
     item: Any
     """Of what kind each item is; None if there are none."""
-    places: frozenset[Any] = frozenset()
-    own: bool = False
+    places: frozenset[Any] = GIVEN
     """As a `Listing` has them."""
 
 
@@ -112,10 +112,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Partial:
-    """A `functools.partial` that the function has made.
-
-    Nothing that it holds counts as a new array: it shows what it holds to all whom it is given to.
-    """
+    """A `functools.partial` that the function has made."""
 
     function: Any
     args: tuple[Any, ...]
@@ -272,20 +269,15 @@ def joined(left: Any, right: Any) -> Any:
         # A loop may put a list into another one, and that into another one, without end.
         if _depth(item) > 1:
             return Kind.OTHER
-        return Row(item, left.places | right.places, left.own and right.own)
+        return Row(item, left.places | right.places)
     return Kind.OTHER
 
 
 def _depth(kind: Any) -> int:
     """Return how many lists hold each other in a value, whatever else is between them."""
-    inner = [0]
-
-    def look(held: Any) -> Any:
-        inner.append(_depth(held))
-        return held
-
-    within(kind, look)
-    return max(inner) + isinstance(kind, Listing | Row)
+    holds = Items | Listing | Row | Options | Method | Partial | Series | Generated
+    parts = vars(kind).values() if isinstance(kind, holds) else kind if type(kind) is tuple else ()
+    return max(map(_depth, parts), default=0) + isinstance(kind, Listing | Row)
 
 
 def row_of(kind: Listing | Row) -> Row:
@@ -293,59 +285,9 @@ def row_of(kind: Listing | Row) -> Row:
     if isinstance(kind, Row):
         return kind
     item = reduce(joined, kind.items) if kind.items else None
-    return Row(item, kind.places, kind.own)
+    return Row(item, kind.places)
 
 
 def extended(kind: Listing | Row, items: Iterable[Any]) -> Any:
     """Return the kind of a list that may have got some items more, or others."""
-    return joined(row_of(kind), Listing(tuple(items), kind.places, kind.own))
-
-
-def within(kind: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a kind with another one for each value that it holds."""
-    if isinstance(kind, Items):
-        return Items(tuple(map(change, kind.items)))
-    if isinstance(kind, Listing):
-        return replace(kind, items=tuple(map(change, kind.items)))
-    if isinstance(kind, Series | Row):
-        return replace(kind, item=change(kind.item))
-    if isinstance(kind, Generated):
-        return Generated(kind.made, change(kind.first))
-    if isinstance(kind, Options):
-        return Options(tuple((name, change(value)) for name, value in kind.names))
-    if isinstance(kind, Method):
-        return Method(change(kind.owner), kind.name)
-    if isinstance(kind, Partial):
-        names = tuple((name, change(value)) for name, value in kind.names)
-        return Partial(change(kind.function), tuple(map(change, kind.args)), names)
-    return kind
-
-
-def aged(kind: Any) -> Any:
-    """Return the kind of a value after something may have come to share memory with it."""
-    return Kind.ARRAY if kind is Kind.FRESH else within(kind, aged)
-
-
-def lent(kind: Any) -> Any:
-    """Return the kind of a value that others have come to hold, whose lists may not change."""
-    found = aged(within(kind, lent))
-    return replace(found, own=False) if isinstance(found, Listing | Row) else found
-
-
-def holds_new(kinds: Iterable[Any]) -> bool:
-    """Return whether one of several values is, or holds, a new array."""
-    return any(aged(kind) != kind for kind in kinds)
-
-
-def lists_in(kinds: Iterable[Any]) -> frozenset[Any]:
-    """Return where all lists may have been made that are, or are held by, some values."""
-    found: set[Any] = set()
-
-    def look(kind: Any) -> Any:
-        if isinstance(kind, Listing | Row):
-            found.update(kind.places)
-        return within(kind, look)
-
-    for kind in kinds:
-        look(kind)
-    return frozenset(found)
+    return joined(row_of(kind), Listing(tuple(items), kind.places))
