@@ -7,7 +7,6 @@ import math
 import types
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +26,6 @@ from gpusched.graph.safety.kinds import (
     Options,
     Partial,
     Row,
-    Series,
     is_array,
     is_listed,
     is_operand,
@@ -41,7 +39,6 @@ from gpusched.graph.safety.kinds import (
     row_of,
 )
 from gpusched.graph.safety.outside import CONVERTING, FILLING, FILTERING
-from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.record.recorded import Freezable, RecordedFunction
@@ -206,26 +203,7 @@ def described(kind: Any) -> str:
 def _recorded(function: Any, args: Sequence[Any], names: Names) -> Any:
     given = (*args, *names.values())
     _check_each("a kernel", given, lambda kind: is_operand(kind) or is_settled(kind))
-    count = _results_of(getattr(function, "python", None))
-    return Kind.ARRAY if count is None else Items((Kind.ARRAY,) * count)
-
-
-@lru_cache(maxsize=256)
-def _results_of(function: Any) -> int | None:
-    """Return how many results a kernel has whose function ends with tuples only; None if not.
-
-    If it returned something else after all, a lazy chunk would be unpacked, which ends the
-    recording.
-    """
-    if not isinstance(function, types.FunctionType):
-        return None
-    found: set[int | None] = set()
-    count = None
-    for each in instructions(function.__code__):
-        if each.opname.startswith("RETURN_"):
-            found.add(None if each.is_jump_target else count)
-        count = int(each.argval) if each.opname == "BUILD_TUPLE" else None
-    return found.pop() if len(found) == 1 else None
+    return Kind.ARRAY  # Or several, which unpacking gives one by one.
 
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> Any:
@@ -336,7 +314,7 @@ def sequence(made: type, of: Any) -> Any:
         return Items(of.items) if isinstance(of, Listing) else of
     if items is not None:
         return Listing(tuple(items))
-    if not isinstance(of, Row | Series) and not is_shape(of):
+    if not isinstance(of, Row) and not is_shape(of):
         refuse(GraphBreak.OWN_OBJECTS, f"calls {made.__name__} with {described(of)}")
     item = of.item if isinstance(of, Row) else item_of(of)
     return Kind.SHAPE if made is tuple and is_plain(item) else Row(item)
@@ -349,8 +327,8 @@ def is_item(kind: Any) -> bool:
 
 
 def is_several(kind: Any) -> bool:
-    """Return whether a value is a list, a tuple, or a series of what is known."""
-    return isinstance(kind, Listing | Row | Series) or items_of(kind) is not None
+    """Return whether a value is a list, a tuple, or what a loop runs over."""
+    return isinstance(kind, Listing | Row) or items_of(kind) is not None
 
 
 def held_by(kind: Any) -> tuple[Any, ...]:
@@ -429,7 +407,7 @@ def described_callee(callee: Known) -> str:
 def _of_settled(made: Any, args: Sequence[Any], names: Names) -> Any:
     if not all(is_settled(kind) for kind in (*args, *names.values())):
         refuse(GraphBreak.OWN_DECIDES, f"calls {made.__name__} with a value of a chunk")
-    return Series(Kind.PLAIN) if made is range else Kind.PLAIN
+    return Row(Kind.PLAIN) if made is range else Kind.PLAIN
 
 
 def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
@@ -464,13 +442,11 @@ def _series(made: Any, args: Sequence[Any], names: Names) -> Any:
     if not all(map(is_settled, (*names.values(), *(args[1:] if made is enumerate else ())))):
         refuse(GraphBreak.OWN_DECIDES, f"calls {made.__name__} with a value of a chunk")
     items = [item_of(kind) for kind in (args[:1] if made is enumerate else args)]
-    return Series(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
+    return Row(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
 
 
 def item_of(kind: Any) -> Any:
     """Return the kind of the items that a loop over a value meets; `Unsafe` if it is not known."""
-    if isinstance(kind, Series):
-        return kind.item
     if isinstance(kind, Row | Listing):
         item = row_of(kind).item
         return Kind.PLAIN if item is None else item

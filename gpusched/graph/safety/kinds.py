@@ -87,7 +87,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Row:
-    """A list or tuple of any length."""
+    """A list or tuple of any length, or what a loop runs over."""
 
     item: Any
     """Of what kind each item is; None if there are none."""
@@ -117,13 +117,6 @@ class Partial:
     function: Any
     args: tuple[Any, ...]
     names: tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Series:
-    """What a loop runs over; each item is of one kind."""
-
-    item: Any
 
 
 @dataclass(frozen=True)
@@ -258,8 +251,6 @@ def joined(left: Any, right: Any) -> Any:
         return Items(tuple(map(joined, first, second)))
     if is_shape(left) and is_shape(right):
         return Kind.SHAPE
-    if isinstance(left, Series) and isinstance(right, Series):
-        return Series(joined(left.item, right.item))
     if isinstance(left, Method) and isinstance(right, Method) and left.name == right.name:
         owner = joined(left.owner, right.owner)
         return Kind.OTHER if owner is Kind.OTHER else Method(owner, left.name)
@@ -275,7 +266,7 @@ def joined(left: Any, right: Any) -> Any:
 
 def _depth(kind: Any) -> int:
     """Return how many lists hold each other in a value, whatever else is between them."""
-    holds = Items | Listing | Row | Options | Method | Partial | Series | Generated
+    holds = Items | Listing | Row | Options | Method | Partial | Generated
     parts = vars(kind).values() if isinstance(kind, holds) else kind if type(kind) is tuple else ()
     return max(map(_depth, parts), default=0) + isinstance(kind, Listing | Row)
 

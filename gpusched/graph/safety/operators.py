@@ -33,7 +33,6 @@ from gpusched.graph.safety.kinds import (
     Known,
     Listing,
     Row,
-    Series,
     is_array,
     is_listed,
     is_operand,
@@ -315,15 +314,15 @@ def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
 def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
     kind = state.stack[-1]
     item = Kind.PLAIN if items_of(kind) == () else item_of(kind)
-    return push(state, Series(item), pops=1)
+    return push(state, Row(item), pops=1)
 
 
 @rule("FOR_ITER")
 def _for_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
-    series = state.stack[-1]
-    if not isinstance(series, Series):
-        refuse(GraphBreak.OWN_DECIDES, f"loops over {described(series)}")
-    within, after = push(state, series.item), state
+    row = state.stack[-1]
+    if not isinstance(row, Row):
+        refuse(GraphBreak.OWN_DECIDES, f"loops over {described(row)}")
+    within, after = push(state, item_of(row)), state
     if sys.version_info >= (3, 13):
         # The loop ends at END_FOR, which takes an item off, and then POP_TOP, the iterator.
         after = within
