@@ -14,7 +14,6 @@ import numpy as np
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph import known  # noqa: F401  which imports all that fills HANDLERS
-from gpusched.graph.partials import is_open
 from gpusched.graph.safety.kinds import (
     SCALARS,
     Items,
@@ -24,7 +23,6 @@ from gpusched.graph.safety.kinds import (
     Made,
     Method,
     Options,
-    Partial,
     Row,
     is_array,
     is_listed,
@@ -108,18 +106,6 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if isinstance(function, types.BuiltinFunctionType):
         return _python(callee, args, names)
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
-
-
-def partial(args: Sequence[Any], names: Names) -> Partial:
-    """Return the kind of what `functools.partial` makes of a function and some arguments.
-
-    It calls the function as the function itself would be called there, with what it was given, and
-    `functools.partial` reads nothing of that but a place that a later call is to fill.
-    """
-    if any(isinstance(kind, Known) and is_open(kind.value) for kind in args):
-        refuse(GraphBreak.OWN_CALLS, "calls partial with places that are left open")
-    function, *given = args
-    return Partial(function, tuple(given), tuple(names.items()))
 
 
 def creates(function: Any) -> bool:
@@ -284,8 +270,6 @@ def _astype(args: Sequence[Any], names: Names) -> Any:
 def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     """Return what a type makes of numbers; none is called with an array."""
     made: Any = callee.value
-    if made is type and len(args) == 1 and not names:
-        return _type_of(args[0])
     if made is np.errstate:
         if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
             return Kind.STATE
@@ -337,24 +321,6 @@ def held_by(kind: Any) -> tuple[Any, ...]:
     if items is not None:
         return tuple(items)
     return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
-
-
-def _type_of(kind: Any) -> Any:
-    """Return the kind of a value's type."""
-    if isinstance(kind, Items | Listing):
-        return Known(tuple if isinstance(kind, Items) else list)
-    if is_array(kind) or is_settled(kind) or kind is Kind.NUMBERS:
-        return Kind.TYPE
-    refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")
-
-
-def is_type(kind: Any) -> bool:
-    """Return whether a value is a type, and comparing it with others runs nothing of the user's.
-
-    `type` itself counts as none: something else stands in for it.
-    """
-    found = kind.value if isinstance(kind, Known) else None
-    return kind is Kind.TYPE or (type(found) is type and found is not type)
 
 
 def filters(function: Any) -> bool:
@@ -496,7 +462,7 @@ def _instance(kind: Any, of: Any) -> Any:
     several = items_of(of)
     several = (of,) if several is None else several
     for each in several:
-        if not isinstance(each, Known) or not is_type(each):
+        if not isinstance(each, Known) or type(each.value) is not type:
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     if not is_array(kind) and not is_settled(kind) and not isinstance(kind, Items | Listing | Row):
         refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")

@@ -28,7 +28,6 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Made,
     Method,
-    Partial,
     Row,
     is_known,
     is_plain,
@@ -219,9 +218,6 @@ class Interpreter:
         if isinstance(callee, Method):
             changes = isinstance(callee.owner, Listing | Row)
             return (self._changed if changes else calls.method)(callee, args, names)
-        if isinstance(callee, Partial):
-            held = dict(callee.names)
-            return self.call(callee.function, [*callee.args, *args], {**held, **names})
         if isinstance(callee, Made):
             return closures.call(callee, args, names, self.callers)
         if callee in ENDS.values():
@@ -232,8 +228,6 @@ class Interpreter:
             args[0] = closures.taken(args[0], self.callers)
         if callee.value is operator.getitem and len(args) == 2 and not names:
             return operators.item(*args)
-        if callee.value is functools.partial and args:
-            return calls.partial(args, names)
         if callee.value is functools.reduce and len(args) == 2 and not names:
             return self._reduced(args[0], calls.item_of(args[1]))
         if callee.value is list and len(args) < 2 and not names:

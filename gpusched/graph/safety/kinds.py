@@ -31,8 +31,6 @@ class Kind(enum.Enum):
     """
     TEXT = "a string"
     """A string that does not depend on chunks."""
-    TYPE = "the type of a value"
-    """Plans are made for kinds, and so for types: it is the same for all chunks of one kind."""
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
     CATCHING = "a context of warnings.catch_warnings"
@@ -108,15 +106,6 @@ class Method:
 
     owner: Any
     name: str
-
-
-@dataclass(frozen=True)
-class Partial:
-    """A `functools.partial` that the function has made."""
-
-    function: Any
-    args: tuple[Any, ...]
-    names: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -251,9 +240,6 @@ def joined(left: Any, right: Any) -> Any:
         return Items(tuple(map(joined, first, second)))
     if is_shape(left) and is_shape(right):
         return Kind.SHAPE
-    if isinstance(left, Method) and isinstance(right, Method) and left.name == right.name:
-        owner = joined(left.owner, right.owner)
-        return Kind.OTHER if owner is Kind.OTHER else Method(owner, left.name)
     if isinstance(left, Listing | Row) and isinstance(right, Listing | Row):
         one, other = row_of(left).item, row_of(right).item
         item = joined(one, other) if one and other else one or other
@@ -265,10 +251,14 @@ def joined(left: Any, right: Any) -> Any:
 
 
 def _depth(kind: Any) -> int:
-    """Return how many lists hold each other in a value, whatever else is between them."""
-    holds = Items | Listing | Row | Options | Method | Partial | Generated
-    parts = vars(kind).values() if isinstance(kind, holds) else kind if type(kind) is tuple else ()
-    return max(map(_depth, parts), default=0) + isinstance(kind, Listing | Row)
+    """Return how many lists hold each other in a value, with tuples between them or without.
+
+    Other values that hold some have nothing in common with each other (`joined`).
+    """
+    if isinstance(kind, Row):
+        return _depth(kind.item) + 1
+    items = kind.items if isinstance(kind, Items | Listing) else ()
+    return max(map(_depth, items), default=0) + isinstance(kind, Listing)
 
 
 def row_of(kind: Listing | Row) -> Row:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
@@ -13,7 +12,6 @@ from gpusched.graph.safety.calls import (
     described,
     held_by,
     is_error,
-    is_type,
     item_of,
     refuse,
 )
@@ -47,12 +45,6 @@ from gpusched.graph.safety.kinds import (
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter
 
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "//": operator.floordiv, "%": operator.mod,
-}  # fmt: skip
-"""What is computed of known integers while a function is examined."""
-
 _COMPARED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
@@ -79,8 +71,6 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, Kind.FRESH, pops=2)
     if symbol == "@" and is_array(found):
         return push(state, Kind.ARRAY, pops=2)
-    if known := _computed(left, right, symbol.removesuffix("=")):
-        return push(state, known, pops=2)
     return push(state, found, pops=2)
 
 
@@ -98,18 +88,6 @@ def _of_lists(self: Interpreter, state: State, instruction: Instruction) -> Afte
     if symbol == "*" and is_plain(right):
         return push(state, self.made(row_of(left)), pops=2)
     refuse(GraphBreak.OWN_OBJECTS, f"computes {symbol} with {described(right)}")
-
-
-def _computed(left: Any, right: Any, symbol: str) -> Known | None:
-    """Return what is known of arithmetic with integers; None if nothing is, or it would raise."""
-    if not isinstance(left, Known) or not isinstance(right, Known) or symbol not in _ARITHMETIC:
-        return None
-    numbers = left.value, right.value
-    if not all(type(number) is int for number in numbers) or (
-        symbol in ("//", "%") and not numbers[1]
-    ):
-        return None
-    return Known(_ARITHMETIC[symbol](*numbers))
 
 
 @rule("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")
@@ -147,8 +125,6 @@ def _compare(self: Interpreter, state: State, instruction: Instruction) -> After
         found = arithmetic((left, right), f"compares {symbol} with")
         truth = str(instruction.argrepr).startswith("bool(")
         return push(state, Kind.PLAIN if truth else found, pops=2)
-    if is_type(left) and is_type(right) and symbol in ("==", "!="):
-        return push(state, Kind.PLAIN, pops=2)
     if not (is_settled(left) and is_settled(right)) or symbol not in _COMPARED:
         refuse(GraphBreak.OWN_DECIDES, f"compares {described(left)} with {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known) and symbol in ("==", "!="):
@@ -165,8 +141,6 @@ def _is(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, _is_none(left, negated), pops=2)
     if isinstance(left, Known) and isinstance(right, Known):
         return push(state, Known((left.value is right.value) != negated), pops=2)
-    if is_type(left) and is_type(right):
-        return push(state, Kind.PLAIN, pops=2)
     refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
 
 
@@ -184,8 +158,7 @@ def _is_none(kind: Any, negated: bool) -> Any:
 @rule("CONTAINS_OP")
 def _contains(self: Interpreter, state: State, instruction: Instruction) -> After:
     left, right = state.stack[-2:]
-    types = is_type(left) and all(map(is_type, items_of(right) or (right,)))
-    if not types and not (is_settled(left) and (is_settled(right) or is_listed(right))):
+    if not (is_settled(left) and (is_settled(right) or is_listed(right))):
         refuse(GraphBreak.OWN_DECIDES, f"looks for {described(left)} in {described(right)}")
     return push(state, Kind.PLAIN, pops=2)
 

@@ -1,6 +1,6 @@
 """What functions read from outside of themselves: a plan holds for these values only.
 
-A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance`, `type` and
+A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance` and
 `numpy.asarray` see that it is neither. So functions that are recorded read others instead, which
 answer for what the chunk stands for, and do for anything else what Python and NumPy do. Where
 chunks are of another library to the program, they end the recording.
@@ -385,8 +385,7 @@ FILTERING: dict[Any, Callable[..., Any]] = {
 """By functions that change what warnings are shown, what does that for a recording."""
 
 _STANDING: dict[Any, Callable[..., Any]] = {
-    isinstance: _is_instance, type: _type, warnings.catch_warnings: np.errstate,
-    **CONVERTING, **FILTERING,
+    isinstance: _is_instance, warnings.catch_warnings: np.errstate, **CONVERTING, **FILTERING,
 }  # fmt: skip
 
 
