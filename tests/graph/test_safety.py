@@ -323,47 +323,20 @@ def may_have_no_value(x: Any, n: int = 3) -> Any:
     return y
 
 
+def ignores_warnings(x: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.log(x)
+
+
 def ignores_warnings_of_all(x: Any) -> Any:
     warnings.simplefilter("ignore")
     return np.log(x)
 
 
-def ignores_warnings_of_an_outer_context(x: Any) -> Any:
-    with warnings.catch_warnings(), np.errstate(over="ignore"):
-        warnings.simplefilter("ignore")
-        return np.log(x)
-
-
-def shows_warnings(x: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        return np.log(x)
-
-
-def ignores_some_warnings(x: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "invalid value")
-        return np.log(x)
-
-
-def ignores_other_warnings(x: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return np.log(x)
-
-
-def keeps_warnings(x: Any) -> Any:
-    with warnings.catch_warnings(record=True):
-        return np.log(x)
-
-
 UNSAFE = {
-    ignores_warnings_of_all: "calls simplefilter outside of",
-    ignores_warnings_of_an_outer_context: "calls simplefilter outside of",
-    shows_warnings: "calls simplefilter for some",
-    ignores_some_warnings: "calls filterwarnings for some",
-    ignores_other_warnings: "calls simplefilter for some",
-    keeps_warnings: "calls catch_warnings with",
+    ignores_warnings: "calls catch_warnings, which is not recorded",
+    ignores_warnings_of_all: "calls simplefilter, which",
     assigns: "assigns to elements",
     asks_type: "asks whether a value is Iterable",
     asks_type_of_a_function: "asks of what type",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import types
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -36,7 +35,7 @@ from gpusched.graph.safety.kinds import (
     known_items,
     row_of,
 )
-from gpusched.graph.safety.outside import CONVERTING, FILLING, FILTERING
+from gpusched.graph.safety.outside import CONVERTING, FILLING
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.record.recorded import Freezable, RecordedFunction
@@ -274,10 +273,6 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
             return Kind.STATE
         refuse(GraphBreak.OWN_ARGUMENTS, "calls errstate with other arguments than names of errors")
-    if made is warnings.catch_warnings:
-        if not args and not names:
-            return Kind.CATCHING
-        refuse(GraphBreak.OWN_ARGUMENTS, "calls catch_warnings with arguments")
     if made in (slice, range, *_INFORMATION, np.dtype):
         return _of_settled(made, args, names)
     if made is tuple and not names and len(args) < 2:
@@ -321,34 +316,6 @@ def held_by(kind: Any) -> tuple[Any, ...]:
     if items is not None:
         return tuple(items)
     return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
-
-
-def filters(function: Any) -> bool:
-    """Return whether a function changes what warnings are shown."""
-    return any(function is each for each in FILTERING)
-
-
-def filtered(function: Any, args: Sequence[Any], names: Names, entered: Sequence[Kind]) -> Known:
-    """Return the kind of what such a function returns; `Unsafe` if it is not known what it does.
-
-    Parameters
-    ----------
-    function, args, names
-        The call.
-    entered
-        Ends of the contexts that it is in, the innermost last.
-    """
-    name = function.__name__
-    if not entered or entered[-1] is not Kind.CAUGHT:
-        refuse(GraphBreak.OWN_CODE, f"calls {name} outside of warnings.catch_warnings")
-    second = {"simplefilter": "category"}.get(name, "message")
-    given = {**dict(zip(("action", second), args, strict=False)), **names}
-    ignores = given.pop("action", None) == Known("ignore")
-    category = given.pop("category", Known(Warning))
-    of_all = category in (Known(Warning), Known(RuntimeWarning))
-    if not ignores or not of_all or given or len(args) > 2:
-        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} for some warnings, or not to ignore them")
-    return Known(None)
 
 
 def is_error(made: Any) -> bool:

@@ -21,9 +21,9 @@ from gpusched.graph.safety import calls, closures, invocations, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE, State, loaded
 from gpusched.graph.safety.kinds import (
-    ENDS,
     Generated,
     Items,
+    Kind,
     Known,
     Listing,
     Made,
@@ -220,7 +220,7 @@ class Interpreter:
             return (self._changed if changes else calls.method)(callee, args, names)
         if isinstance(callee, Made):
             return closures.call(callee, args, names, self.callers)
-        if callee in ENDS.values():
+        if callee is Kind.LEAVING:
             return Known(None)
         if not isinstance(callee, Known):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
@@ -236,9 +236,6 @@ class Interpreter:
             return calls.converted(callee.value, args, names)
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names)
-        if calls.filters(callee.value):
-            entered = [kind for kind in self._state.stack if kind in ENDS.values()]
-            return calls.filtered(callee.value, args, names, entered)
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names)
         self.outside.kernel(callee.value)

@@ -10,7 +10,6 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import described, refuse, sequence
 from gpusched.graph.safety.instructions import After, Instruction, State, push, rule
 from gpusched.graph.safety.kinds import (
-    ENDS,
     Kind,
     Known,
     Listing,
@@ -139,6 +138,6 @@ def _intrinsic(self: Interpreter, state: State, instruction: Instruction) -> Aft
 
 @rule("BEFORE_WITH")
 def _before_with(self: Interpreter, state: State, instruction: Instruction) -> After:
-    if state.stack[-1] not in ENDS:
+    if state.stack[-1] is not Kind.STATE:
         refuse(GraphBreak.OWN_CODE, f"enters {described(state.stack[-1])}")
-    return push(state, ENDS[state.stack[-1]], Kind.OTHER, pops=1)
+    return push(state, Kind.LEAVING, Kind.OTHER, pops=1)

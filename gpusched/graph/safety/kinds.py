@@ -33,17 +33,11 @@ class Kind(enum.Enum):
     """A string that does not depend on chunks."""
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
-    CATCHING = "a context of warnings.catch_warnings"
-    CAUGHT = "the end of a context of warnings.catch_warnings"
     ERROR = "an exception"
     """One that raising needs nothing of the user's to make."""
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
     OTHER = "a value that gpusched cannot determine"
-
-
-ENDS = {Kind.STATE: Kind.LEAVING, Kind.CATCHING: Kind.CAUGHT}
-"""What ends each context that a function may enter."""
 
 
 @dataclass(frozen=True, eq=False)
