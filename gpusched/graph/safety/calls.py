@@ -44,11 +44,11 @@ Names = dict[str, Any]
 
 
 class Unsafe(Exception):
-    """Says why a function is not known to be safe."""
+    """Says why a function is not known to be safe, and in which line once `placed`."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: Reason, placed: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.placed = reason, placed
 
 
 def refuse(kind: GraphBreak, text: str) -> NoReturn:

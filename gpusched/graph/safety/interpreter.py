@@ -159,9 +159,10 @@ class Interpreter:
                 refuse(*SAID.get(instruction.opname, NOT_FOLLOWED))
             after = run(self, state, instruction)
         except Unsafe as error:
-            if "line " in error.reason:
+            if error.placed:
                 raise
-            raise Unsafe(error.reason.told(f"{error.reason}{self._where(place)}")) from None
+            told = error.reason.told(f"{error.reason}{self._where(place)}")
+            raise Unsafe(told, placed=True) from None
         for target, found in after if isinstance(after, list) else [(None, after)]:
             if found is not None:
                 self._goto(place + 1 if target is None else self._place(target), found)
@@ -260,7 +261,8 @@ class Interpreter:
         try:
             return _gone_through(function, args, names, self.outside, self.lists, self.callers)
         except Unsafe as error:
-            refuse(error.reason.kind, f"calls {name}, which {error.reason}")
+            told = error.reason.told(f"calls {name}, which {error.reason}")
+            raise Unsafe(told, error.placed) from None
 
 
 def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
