@@ -274,19 +274,18 @@ _MODULES = sys.modules
 @rule("IMPORT_NAME")
 def _import_name(self: Interpreter, state: State, instruction: Instruction) -> After:
     level, names = (kind.value if isinstance(kind, Known) else None for kind in state.stack[-2:])
-    if type(level) is not int or not isinstance(names, tuple | None):
-        refuse(GraphBreak.OWN_CODE, "imports a module")
     name = str(instruction.argval)
+    if type(level) is not int or level or not isinstance(names, tuple | None):
+        refuse(GraphBreak.OWN_CODE, f"imports {name} by its place in a package")
     if not _is_import(self.outside.builtin(self.function, "__import__")):
         refuse(GraphBreak.OWN_CODE, f"imports {name} by a function that is not Python's own")
-    full = _absolute(self, name, level)
-    found = _loaded(self, full)
+    found = _loaded(self, name)
     for each in names or ():
-        _from_module(self, Known(found, full), each)
+        _from_module(self, Known(found, name), each)
     if not names:  # Then the first of the packages in the name is what an import gives.
-        full = full.partition(".")[0]
-        found = _loaded(self, full)
-    return push(state, Known(found, full), pops=2)
+        name = name.partition(".")[0]
+        found = _loaded(self, name)
+    return push(state, Known(found, name), pops=2)
 
 
 @rule("IMPORT_FROM")
@@ -298,25 +297,6 @@ def _is_import(function: Any) -> bool:
     """Return whether a function is Python's ``__import__``, which others may replace."""
     own = isinstance(function, types.BuiltinFunctionType) and function.__self__ is builtins
     return own and function.__name__ == "__import__"
-
-
-def _absolute(self: Interpreter, name: str, level: int) -> str:
-    """Return the full name of a module, of which some may be that of the function's package."""
-    if level == 0:
-        return name
-    names = self.function.__globals__
-    try:
-        package = self.outside.entry(names, "__package__")
-        spec = self.outside.entry(names, "__spec__")
-    except KeyError:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} into no package")
-    # Python warns where these differ.
-    if type(spec) is not ModuleSpec or type(package) is not str or spec.parent != package:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} into no package")
-    parts = package.split(".")
-    if not package or level > len(parts):
-        refuse(GraphBreak.OWN_CODE, f"imports {name} from beyond its package")
-    return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
 
 
 def _loaded(self: Interpreter, name: str) -> types.ModuleType:
