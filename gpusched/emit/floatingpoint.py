@@ -10,9 +10,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -92,8 +90,6 @@ class _Collector:
     into: Callable[[int], None]
     outside: int
     """The errors that were `enforced` before."""
-    silent: bool
-    """Whether the program ignores warnings here."""
 
     def __call__(self, kind: str, flag: int) -> None:
         """Note an error; NumPy has its own numbers of them."""
@@ -111,29 +107,9 @@ def collecting(errors: int, into: Callable[[int], None] = note) -> np.errstate:
         Is called with those that NumPy has found.
     """
     state = {name: "call" if errors & bit else "ignore" for name, bit in _KINDS.items()}
-    found = _Collector(into, enforced(), silent())
-    return np.errstate(**state, call=found)  # type: ignore[arg-type]
-
-
-def silent() -> bool:
-    """Return whether the program that is being recorded ignores warnings here."""
-    return getattr(np.geterrcall(), "silent", False)
+    return np.errstate(**state, call=_Collector(into, enforced()))  # type: ignore[arg-type]
 
 
 def error_state() -> tuple[object, ...]:
-    """Return what `numpy.errstate` says here of each kind of floating-point error.
-
-    And whether the program ignores warnings.
-    """
-    return (*np.geterr().values(), silent())
-
-
-def ignore_warnings() -> None:
-    """Ignore errors for which no more is done than a warning given, until an outer context ends.
-
-    Belongs where errors are collected, in a context of `numpy.errstate`.
-    """
-    ignored = heeded() & ~enforced()
-    state: Any = {name: "ignore" for name, bit in _KINDS.items() if ignored & bit}
-    np.seterr(**state)
-    np.seterrcall(replace(np.geterrcall(), silent=True))  # type: ignore[type-var]
+    """Return what `numpy.errstate` says here of each kind of floating-point error."""
+    return tuple(np.geterr().values())

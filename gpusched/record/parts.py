@@ -13,7 +13,6 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import part
-from gpusched.emit.floatingpoint import silent
 from gpusched.plan.expression import Apply, Node, UnfusibleError
 
 if TYPE_CHECKING:
@@ -83,8 +82,6 @@ def cast(recorder: Recorder, value: Any, dtype: np.dtype) -> Node:
 def real(recorder: Recorder, node: Node, dtype: np.dtype) -> Node:
     """Return the real parts of complex numbers in another dtype, with NumPy's warning of it."""
     found = recorder.cast(_whole(recorder, split(recorder, node)[0], node.shape), dtype)
-    if silent():
-        recorder.stop(GraphBreak.DTYPE("loses imaginary parts where warnings are ignored"))
     recorder.warned.append(np.exceptions.ComplexWarning(LOST))
     return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from gpusched.backends.devices import HOST, Device
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.dtypes import SUPPORTED
-from gpusched.emit.floatingpoint import collecting, enforced, heeded, silent
+from gpusched.emit.floatingpoint import collecting, enforced, heeded
 from gpusched.emit.operations import conversion, reports
 from gpusched.emit.policy import LEAST_FREED
 from gpusched.plan import tiers, unjoined
@@ -466,12 +466,7 @@ class Recorder:
         self.stopped = self.stopped or error
 
     def broke(self, operation: str, reason: Reason) -> None:
-        """Note a call that was handed over unfused.
-
-        Where the program ignores warnings, it has to run as it is: the plan would show them.
-        """
-        if silent():
-            self.stop(reason.told(f"{operation} where warnings are ignored: {reason}"))
+        """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
 
     def go_through(self, items: int) -> None:

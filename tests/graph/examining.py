@@ -11,6 +11,7 @@ from gpusched.breaks import Reason
 from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.kinds import Kind
+from gpusched.plan.expression import UnrecordableError
 from tests.record.recording import assert_same, record
 
 
@@ -43,6 +44,19 @@ def assert_safe(function: Any) -> None:
     x = np.arange(12.0).reshape(3, 4)
     found = record(function, x, backend="python")
     assert_same(found.result, function(x))
+    assert_same(found.run(x + 1), function(x + 1))
+
+
+def assert_numpys(function: Any) -> None:
+    """Assert that `function` of one chunk is shown to be safe, and NumPy's if it is recorded."""
+    assert why_unsafe(function) is None
+    x = np.arange(12.0).reshape(3, 4)
+    try:
+        found = record(function, x, backend="python")
+    except UnrecordableError:
+        return  # It runs on the arrays themselves.
+    np.testing.assert_array_equal(x, np.arange(12.0).reshape(3, 4))
+    assert_same(found.result, function(x.copy()))
     assert_same(found.run(x + 1), function(x + 1))
 
 

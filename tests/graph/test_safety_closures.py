@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError
-from tests.graph.examining import assert_safe, why_unsafe
+from tests.graph.examining import assert_numpys, assert_safe, why_unsafe
 from tests.record.recording import assert_same, record
 
 
@@ -200,7 +200,6 @@ def keeps_functions_of_a_comprehension(x: Any) -> Any:
 
 UNSAFE = [changes_by_reducing, list_of_functions, keeps_functions_of_a_comprehension,
           assigns_outside,
-          changes_what_is_shown, changes_outer_variable,
           calls_itself, takes_items_one_by_one, gives_a_coroutine, gives_a_function,
           has_no_value_yet, has_defaults, decides_inside]  # fmt: skip
 
@@ -208,6 +207,11 @@ UNSAFE = [changes_by_reducing, list_of_functions, keeps_functions_of_a_comprehen
 @pytest.mark.parametrize("function", UNSAFE)
 def test_not_shown_safe(function: Any) -> None:
     assert why_unsafe(function) is not None
+
+
+@pytest.mark.parametrize("function", [changes_what_is_shown, changes_outer_variable])
+def test_what_shows_new_arrays_is_known_when_they_change(function: Any) -> None:
+    assert_numpys(function)
 
 
 def test_pythons_own_functions_inside_are_noted() -> None:

@@ -18,6 +18,7 @@ from gpusched.graph.safety.calls import Unsafe
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.interpreter import Interpreter
 from gpusched.graph.safety.kinds import Kind, Known
+from gpusched.graph.safety.lists import Lists
 from gpusched.graph.safety.outside import Outside
 from tests.graph.examining import why_unsafe
 
@@ -81,23 +82,19 @@ NAMES = ["q", "other", "deep", "scale", "none", "__spec__", "helped_lone"]
 def imports(draw: st.DrawFn) -> str:
     """Return an import that gives something the name ``found``."""
     module, name = draw(st.sampled_from(MODULES)), draw(st.sampled_from(NAMES))
-    dots = draw(st.sampled_from(["", "", ".", "..", "..."]))
     if draw(st.booleans()):
-        short = draw(st.sampled_from(["", "q", "q.deep", "none"]))
-        return f"from {dots + short if dots else module} import {name} as found"
+        return f"from {module} import {name} as found"
     if draw(st.booleans()):
         return f"import {module} as found"
     return f"import {module}; found = {module.partition('.')[0]}"
 
 
-@given(imports(), st.sampled_from(["helped_p.q", "helped_p", "helped_lone", "", None]))
-def test_what_is_followed_is_what_python_does(finder: Finder, text: str, package: Any) -> None:
-    names: dict[str, Any] = {"__package__": package, "__name__": "helped_x"}
-    if package:
-        names["__spec__"] = importlib.machinery.ModuleSpec(f"{package}.x", None)
+@given(imports())
+def test_what_is_followed_is_what_python_does(finder: Finder, text: str) -> None:
+    names: dict[str, Any] = {}
     exec(f"def f():\n    {text}\n    return found", names)
     outside = Outside()
-    interpreter = Interpreter(names["f"], outside)
+    interpreter = Interpreter(names["f"], outside, Lists())
     kinds: list[Any] = []
     interpreter.returns = kinds.append  # type: ignore[method-assign]
     interpreter._result = Kind.PLAIN
@@ -132,6 +129,16 @@ def dotted(x: Any) -> Any:
     import numpy.linalg
 
     return numpy.sqrt(x)
+
+
+def by_place(x: Any) -> Any:
+    from .examining import why_unsafe
+
+    return why_unsafe or x
+
+
+def test_what_is_imported_by_its_place_in_a_package_is_not_followed() -> None:
+    assert "imports examining by its place" in str(why_unsafe(by_place))
 
 
 @pytest.mark.parametrize("function", [whole, names, dotted])

@@ -84,7 +84,6 @@ def rows_in_place(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [view_of_all, first_of_one, rows_in_place])
 def test_what_views_would_show_is_not_changed(function: Callable[..., Any]) -> None:
-    assert "changes an array in place" in str(why_unsafe(function))
     with pytest.raises(UnrecordableError):
         record(function, X[:1].copy())
 
@@ -96,7 +95,7 @@ def test_rows_are_taken_when_the_loop_asks_for_them() -> None:
         t += 1
         return sum([a - b for a, b in rows])
 
-    assert why_unsafe(zipped) is not None
+    assert why_unsafe(zipped) is None
     check(zipped, X, backend="python")
 
 

@@ -2,7 +2,8 @@
 
 `examination` says so of each step. `interpreter` goes through the bytecode with kinds of values
 (`kinds`), by the table of `instructions`, to which `operators`, `invocations` and `closures`
-(functions that a function defines) add theirs; `calls` lists what may be called with what;
+(functions that a function defines) add theirs; `lists` has what lists may hold that are changed;
+`calls` lists what may be called with what;
 `outside` holds what was read from outside, which a plan depends on, and binds functions to it while
 they are recorded, and to what stands in for what asks of what type arrays are. What is not known to
 be right runs on real arrays.

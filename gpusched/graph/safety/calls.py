@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
-import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,7 +13,6 @@ import numpy as np
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph import known  # noqa: F401  which imports all that fills HANDLERS
-from gpusched.graph.partials import is_open
 from gpusched.graph.safety.kinds import (
     SCALARS,
     Items,
@@ -25,9 +22,7 @@ from gpusched.graph.safety.kinds import (
     Made,
     Method,
     Options,
-    Partial,
     Row,
-    Series,
     is_array,
     is_listed,
     is_operand,
@@ -38,11 +33,9 @@ from gpusched.graph.safety.kinds import (
     items_of,
     joined,
     known_items,
-    lent,
     row_of,
 )
-from gpusched.graph.safety.outside import CONVERTING, FILLING, FILTERING
-from gpusched.record.bytecode import instructions
+from gpusched.graph.safety.outside import CONVERTING, FILLING
 from gpusched.record.catalogue import has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.record.recorded import Freezable, RecordedFunction
@@ -51,11 +44,11 @@ Names = dict[str, Any]
 
 
 class Unsafe(Exception):
-    """Says why a function is not known to be safe."""
+    """Says why a function is not known to be safe, and in which line once `placed`."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: Reason, placed: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.placed = reason, placed
 
 
 def refuse(kind: GraphBreak, text: str) -> NoReturn:
@@ -81,8 +74,8 @@ _JOINING = {np.concatenate: 1, np.ravel_multi_index: 1, np.select: 2, np.stack: 
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
 
-def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
-    """Return the kind of a call's result, and whether it may share memory with an argument.
+def call(callee: Known, args: Sequence[Any], names: Names) -> Any:
+    """Return the kind of a call's result.
 
     Parameters
     ----------
@@ -98,32 +91,20 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     """
     function = callee.value
     if isinstance(function, np.ufunc):
-        return _ufunc(function, args, names), False
+        return _ufunc(function, args, names)
     if isinstance(function, RecordedFunction | Freezable):
-        return _recorded(function, args, names), True
+        return _recorded(function, args, names)
     if recorded_form(function) is not None:
         if names:
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
-        return _recorded(function, args, names), True
+        return _recorded(function, args, names)
     if isinstance(function, type):
-        return _type(callee, args, names), function in (zip, enumerate)
+        return _type(callee, args, names)
     if type(function) in _NUMPY and function in HANDLERS:
         return _catalogue(function, args, names)
     if isinstance(function, types.BuiltinFunctionType):
-        return _python(callee, args, names), False
+        return _python(callee, args, names)
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
-
-
-def partial(args: Sequence[Any], names: Names) -> Partial:
-    """Return the kind of what `functools.partial` makes of a function and some arguments.
-
-    It calls the function as the function itself would be called there, with what it was given, and
-    `functools.partial` reads nothing of that but a place that a later call is to fill.
-    """
-    if any(isinstance(kind, Known) and is_open(kind.value) for kind in args):
-        refuse(GraphBreak.OWN_CALLS, "calls partial with places that are left open")
-    function, *given = map(lent, args)
-    return Partial(function, tuple(given), tuple((name, lent(k)) for name, k in names.items()))
 
 
 def creates(function: Any) -> bool:
@@ -152,13 +133,13 @@ def converts(function: Any, kind: Any) -> bool:
     return is_array(kind.item if function is np.array and isinstance(kind, Row) else kind)
 
 
-def converted(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def converted(function: Any, args: Sequence[Any], names: Names) -> Any:
     """Return what `call` does, of a function that makes an array of one."""
     given = [*args[1:], *names.values()]
     if len(given) > 1 or not names.keys() <= {"dtype"}:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with more than a dtype")
     _check_each(function.__name__, given, lambda kind: is_plain(kind) or is_text(kind))
-    return (Kind.FRESH, False) if function is np.array else (Kind.ARRAY, True)
+    return Kind.FRESH if function is np.array else Kind.ARRAY
 
 
 def _is_of_numbers(kind: Any) -> bool:
@@ -207,42 +188,21 @@ def described(kind: Any) -> str:
 def _recorded(function: Any, args: Sequence[Any], names: Names) -> Any:
     given = (*args, *names.values())
     _check_each("a kernel", given, lambda kind: is_operand(kind) or is_settled(kind))
-    count = _results_of(getattr(function, "python", None))
-    return Kind.ARRAY if count is None else Items((Kind.ARRAY,) * count)
+    return Kind.ARRAY  # Or several, which unpacking gives one by one.
 
 
-@lru_cache(maxsize=256)
-def _results_of(function: Any) -> int | None:
-    """Return how many results a kernel has whose function ends with tuples only; None if not.
-
-    If it returned something else after all, a lazy chunk would be unpacked, which ends the
-    recording.
-    """
-    if not isinstance(function, types.FunctionType):
-        return None
-    found: set[int | None] = set()
-    count = None
-    for each in instructions(function.__code__):
-        if each.opname.startswith("RETURN_"):
-            found.add(None if each.is_jump_target else count)
-        count = int(each.argval) if each.opname == "BUILD_TUPLE" else None
-    return found.pop() if len(found) == 1 else None
-
-
-def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def _catalogue(function: Any, args: Sequence[Any], names: Names) -> Any:
     name = function.__name__
     lists = _JOINING.get(function, 0)
     args = [*(_of_several(name, kind, lists > 1) for kind in args[:lists]), *args[lists:]]
     if function in _OF_SHAPES and len(args) == 1 and is_shape(args[0]) and not names:
-        return Kind.PLAIN, False
+        return Kind.PLAIN
     _check(name, HANDLERS[function], args, names)
     if function in _PLAIN_RESULTS:
-        return _PLAIN_RESULTS[function], False
+        return _PLAIN_RESULTS[function]
     if not any(map(is_array, (*args, *names.values()))):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} without an array of its arguments'")
-    if has(function, "view") or function is np.real_if_close:
-        return Kind.ARRAY, True
-    return Kind.FRESH if has(function, "fresh") else Kind.ARRAY, False
+    return Kind.FRESH if has(function, "fresh") else Kind.ARRAY
 
 
 def _of_several(name: str, kind: Any, numbers: bool) -> Any:
@@ -281,10 +241,8 @@ def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool])
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
 
 
-def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def method(called: Method, args: Sequence[Any], names: Names) -> Any:
     """Return what `call` does, of a method of an array's or of a ufunc's."""
-    if isinstance(called.owner, Listing | Row):
-        refuse(GraphBreak.OWN_CHANGES, f"hands .{called.name} of a list on")
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
         name = f"{ufunc.__name__}.{called.name}"
@@ -292,39 +250,32 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
         _check(name, UFUNC_METHODS[called.name], (Known(None), *args[1:]), names)
         _check_each(name, args[:1], is_array)
-        return Kind.ARRAY, False
+        return Kind.ARRAY
     if called.name == "astype":
         return _astype(args, names)
     _check(called.name, METHODS[called.name], (Known(None), *args), names)
-    fresh, sharing = method_has(called.name, "fresh"), method_has(called.name, "view")
-    return Kind.FRESH if fresh else Kind.ARRAY, sharing
+    return Kind.FRESH if method_has(called.name, "fresh") else Kind.ARRAY
 
 
-def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+def _astype(args: Sequence[Any], names: Names) -> Any:
     given = [*args, *names.values()]
     if len(args) > 1 or len(given) < 1 or not names.keys() <= {"dtype", "copy"}:
         refuse(GraphBreak.OWN_ARGUMENTS, "calls astype with arguments that no kernel honours")
     if not all(is_plain(kind) or is_text(kind) for kind in given):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls astype with {', '.join(map(described, given))}")
-    return (Kind.ARRAY, True) if "copy" in names else (Kind.FRESH, False)
+    return Kind.ARRAY if "copy" in names else Kind.FRESH
 
 
 def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     """Return what a type makes of numbers; none is called with an array."""
     made: Any = callee.value
-    if made is type and len(args) == 1 and not names:
-        return _type_of(args[0])
     if made is np.errstate:
         if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
             return Kind.STATE
         refuse(GraphBreak.OWN_ARGUMENTS, "calls errstate with other arguments than names of errors")
-    if made is warnings.catch_warnings:
-        if not args and not names:
-            return Kind.CATCHING
-        refuse(GraphBreak.OWN_ARGUMENTS, "calls catch_warnings with arguments")
     if made in (slice, range, *_INFORMATION, np.dtype):
         return _of_settled(made, args, names)
-    if made in (list, tuple) and not names and len(args) < 2:
+    if made is tuple and not names and len(args) < 2:
         return sequence(made, args[0] if args else Items(()))
     if made in (zip, enumerate):
         return _series(made, args, names)
@@ -335,23 +286,17 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
-_CALLED = frozenset(["list"])
-"""Where a list has been made that a call of `list` gives: all of these count as one place."""
-
-
 def sequence(made: type, of: Any) -> Any:
     """Return the kind of a new list, or of a tuple, of the items of something."""
     items = known_items(of)
     if made is tuple and (items is not None or is_shape(of)):
         return Items(of.items) if isinstance(of, Listing) else of
     if items is not None:
-        return Listing(tuple(items), _CALLED, True)
-    if not isinstance(of, Row | Series) and not is_shape(of):
+        return Listing(tuple(items))
+    if not isinstance(of, Row) and not is_shape(of):
         refuse(GraphBreak.OWN_OBJECTS, f"calls {made.__name__} with {described(of)}")
     item = of.item if isinstance(of, Row) else item_of(of)
-    if made is list:
-        return Row(item, _CALLED, True)
-    return Kind.SHAPE if is_plain(item) else Row(item)
+    return Kind.SHAPE if made is tuple and is_plain(item) else Row(item)
 
 
 def is_item(kind: Any) -> bool:
@@ -360,50 +305,17 @@ def is_item(kind: Any) -> bool:
     return is_array(kind) or is_settled(kind) or kind is Kind.NUMBERS or isinstance(kind, held)
 
 
-def _type_of(kind: Any) -> Any:
-    """Return the kind of a value's type."""
-    if isinstance(kind, Items | Listing):
-        return Known(tuple if isinstance(kind, Items) else list)
-    if is_array(kind) or is_settled(kind) or kind is Kind.NUMBERS:
-        return Kind.TYPE
-    refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")
+def is_several(kind: Any) -> bool:
+    """Return whether a value is a list, a tuple, or what a loop runs over."""
+    return isinstance(kind, Listing | Row) or items_of(kind) is not None
 
 
-def is_type(kind: Any) -> bool:
-    """Return whether a value is a type, and comparing it with others runs nothing of the user's.
-
-    `type` itself counts as none: something else stands in for it.
-    """
-    found = kind.value if isinstance(kind, Known) else None
-    return kind is Kind.TYPE or (type(found) is type and found is not type)
-
-
-def filters(function: Any) -> bool:
-    """Return whether a function changes what warnings are shown."""
-    return any(function is each for each in FILTERING)
-
-
-def filtered(function: Any, args: Sequence[Any], names: Names, entered: Sequence[Kind]) -> Known:
-    """Return the kind of what such a function returns; `Unsafe` if it is not known what it does.
-
-    Parameters
-    ----------
-    function, args, names
-        The call.
-    entered
-        Ends of the contexts that it is in, the innermost last.
-    """
-    name = function.__name__
-    if not entered or entered[-1] is not Kind.CAUGHT:
-        refuse(GraphBreak.OWN_CODE, f"calls {name} outside of warnings.catch_warnings")
-    second = {"simplefilter": "category"}.get(name, "message")
-    given = {**dict(zip(("action", second), args, strict=False)), **names}
-    ignores = given.pop("action", None) == Known("ignore")
-    category = given.pop("category", Known(Warning))
-    of_all = category in (Known(Warning), Known(RuntimeWarning))
-    if not ignores or not of_all or given or len(args) > 2:
-        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} for some warnings, or not to ignore them")
-    return Known(None)
+def held_by(kind: Any) -> tuple[Any, ...]:
+    """Return the kinds of a list's or a tuple's items; of any length, those that they may be."""
+    items = known_items(kind)
+    if items is not None:
+        return tuple(items)
+    return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
 
 
 def is_error(made: Any) -> bool:
@@ -428,7 +340,7 @@ def described_callee(callee: Known) -> str:
 def _of_settled(made: Any, args: Sequence[Any], names: Names) -> Any:
     if not all(is_settled(kind) for kind in (*args, *names.values())):
         refuse(GraphBreak.OWN_DECIDES, f"calls {made.__name__} with a value of a chunk")
-    return Series(Kind.PLAIN) if made is range else Kind.PLAIN
+    return Row(Kind.PLAIN) if made is range else Kind.PLAIN
 
 
 def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
@@ -463,13 +375,11 @@ def _series(made: Any, args: Sequence[Any], names: Names) -> Any:
     if not all(map(is_settled, (*names.values(), *(args[1:] if made is enumerate else ())))):
         refuse(GraphBreak.OWN_DECIDES, f"calls {made.__name__} with a value of a chunk")
     items = [item_of(kind) for kind in (args[:1] if made is enumerate else args)]
-    return Series(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
+    return Row(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
 
 
 def item_of(kind: Any) -> Any:
     """Return the kind of the items that a loop over a value meets; `Unsafe` if it is not known."""
-    if isinstance(kind, Series):
-        return kind.item
     if isinstance(kind, Row | Listing):
         item = row_of(kind).item
         return Kind.PLAIN if item is None else item
@@ -519,7 +429,7 @@ def _instance(kind: Any, of: Any) -> Any:
     several = items_of(of)
     several = (of,) if several is None else several
     for each in several:
-        if not isinstance(each, Known) or not is_type(each):
+        if not isinstance(each, Known) or type(each.value) is not type:
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     if not is_array(kind) and not is_settled(kind) and not isinstance(kind, Items | Listing | Row):
         refuse(GraphBreak.OWN_DECIDES, f"asks of what type {described(kind)} is")

@@ -3,15 +3,13 @@
 Such a function has no name outside, and reads variables of the outer one in cells. Whenever it
 runs, it runs within a call that the outer function makes: it is never a result, nor kept anywhere.
 So what its cells hold is what the outer function's variables hold before that call, as nobody else
-assigns to them: a function inside that does is refused. A variable in a cell is never taken for a
-new array, so that no function changes in place what another one may show.
+assigns to them: a function inside that does is refused.
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
@@ -20,15 +18,14 @@ from gpusched.graph.safety.calls import described, refuse
 from gpusched.graph.safety.instructions import SAID, After, Instruction, State, push, rule, stored
 from gpusched.graph.safety.kinds import (
     Generated,
+    Items,
     Kind,
     Known,
     Listing,
     Made,
     Row,
-    extended,
     is_result,
     joined,
-    lent,
     row_of,
 )
 
@@ -60,8 +57,7 @@ def _store_deref(self: Interpreter, state: State, instruction: Instruction) -> A
     name = str(instruction.argval)
     if name not in self.code.co_cellvars:
         refuse(*SAID["STORE_DEREF"])
-    after = push(state, pops=1).aged()  # It may have another name.
-    return stored(after.keeping(state.stack[-1:]), name, lent(state.stack[-1]))
+    return stored(push(state, pops=1), name, state.stack[-1])
 
 
 @rule("MAKE_FUNCTION")
@@ -94,17 +90,7 @@ def _load_and_clear(self: Interpreter, state: State, instruction: Instruction) -
 
 @rule("LIST_APPEND")
 def _list_append(self: Interpreter, state: State, instruction: Instruction) -> After:
-    depth, item = int(instruction.arg or 0), state.stack[-1]
-    into = state.stack[-depth - 1]
-    if isinstance(into, Listing):
-        longer: Any = replace(into, items=(*into.items, item))
-    elif isinstance(into, Row):
-        longer = extended(into, [item])
-    else:
-        refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
-    stack = list(state.stack[:-1])
-    stack[-depth] = longer
-    return replace(state, stack=tuple(stack))
+    return self.lists.built(state, int(instruction.arg or 0), Items(state.stack[-1:]))
 
 
 @rule("RETURN_GENERATOR")
@@ -159,11 +145,7 @@ def _run(made: Made, args: list[Any], names: dict[str, Any],
     if "__builtins__" in names_of_module:  # Where each such function gets Python's own from.
         outer.outside.entry(names_of_module, "__builtins__")
     function = types.FunctionType(code, names_of_module, code.co_name, None, cells)
-    given = [lent(arg) for arg in args]
-    if code.co_varnames[:1] == (".0",):
-        arguments = {".0": given[0]}
-    else:
-        kinds = {name: lent(kind) for name, kind in names.items()}
-        arguments = calls.parameters(function, given, kinds)
-    inner = type(outer)(function, outer.outside, callers, outer)
+    comprehends = code.co_varnames[:1] == (".0",)
+    arguments = {".0": args[0]} if comprehends else calls.parameters(function, args, names)
+    inner = type(outer)(function, outer.outside, outer.lists, callers, outer)
     return inner.run(arguments), inner.given

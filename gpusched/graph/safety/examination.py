@@ -22,7 +22,6 @@ from gpusched.graph.safety.kinds import (
     Known,
     Listing,
     is_constant,
-    is_listed,
     is_settled,
 )
 from gpusched.graph.safety.outside import Outside
@@ -94,16 +93,14 @@ def kind_of(value: Any) -> Any:
         return Items(tuple(map(kind_of, value)))
     if type(value) is list:
         items = tuple(map(kind_of, value))
-        if all(map(is_settled, items)):
-            return Listing(items)
-        return Kind.ARRAY if all(map(_is_harmless, items)) else Kind.OTHER
+        return Listing(items) if all(map(_is_harmless, items)) else Kind.OTHER
     return Known(value, "an argument")
 
 
 def _is_harmless(kind: Any) -> bool:
     if isinstance(kind, Items):
         return all(map(_is_harmless, kind.items))
-    return kind is Kind.ARRAY or is_settled(kind) or is_listed(kind)
+    return kind is Kind.ARRAY or is_settled(kind) or isinstance(kind, Listing)
 
 
 def _said_of_object(function: Any) -> Reason:

@@ -9,9 +9,8 @@ import builtins
 import dis
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +25,10 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Method,
     Row,
-    aged,
-    extended,
-    holds_new,
     is_array,
     is_plain,
     is_settled,
     joined,
-    lists_in,
-    within,
 )
 from gpusched.record.handlers import METHODS, UFUNC_METHODS
 
@@ -77,47 +71,6 @@ class State:
         mine, theirs = dict(self.variables), dict(other.variables)
         names = {name: joined(mine[name], theirs[name]) for name in mine if name in theirs}
         return State(stack, tuple(names.items()), self.keywords)
-
-    def aged(self) -> State:
-        """Return the state with no new arrays: something may share memory with one of them."""
-        return self._with(aged)
-
-    def lending(self, kinds: Iterable[Any]) -> State:
-        """Return the state after others have come to hold some values."""
-        return (self.aged() if holds_new(kinds) else self).keeping(kinds)
-
-    def keeping(self, kinds: Iterable[Any]) -> State:
-        """Return the state in which lists that are, or are held by, some values may not change."""
-        places = lists_in(kinds)
-        return self._with(partial(kept, places)) if places else self
-
-    def extended(self, owner: Listing | Row, items: Iterable[Any]) -> State:
-        """Return the state after a list may have got some items more, or others.
-
-        What is known of these is what they are before, so that none may be, or hold, that list.
-        """
-        given = tuple(items)
-        if not owner.places.isdisjoint(lists_in(given)):
-            refuse(GraphBreak.OWN_CHANGES, "puts a list into itself, or into one like it")
-        return self._with(partial(_extended, owner.places, given))
-
-    def _with(self, change: Callable[[Any], Any]) -> State:
-        variables = tuple((name, change(kind)) for name, kind in self.variables)
-        return replace(self, stack=tuple(map(change, self.stack)), variables=variables)
-
-
-def kept(places: frozenset[Any], kind: Any) -> Any:
-    """Return the kind of a value whose lists may not change any more if they are some of these."""
-    found = within(kind, partial(kept, places))
-    listed = isinstance(found, Listing | Row) and not places.isdisjoint(found.places)
-    return replace(found, own=False) if listed else found
-
-
-def _extended(places: frozenset[Any], items: tuple[Any, ...], kind: Any) -> Any:
-    """Return the kind of a value after a list has got some items, which may be those it has."""
-    found = within(kind, partial(_extended, places, items))
-    listed = isinstance(found, Listing | Row) and not places.isdisjoint(found.places)
-    return extended(found, items) if listed else found
 
 
 def push(state: State, *kinds: Any, pops: int = 0) -> State:
@@ -274,8 +227,6 @@ def _load_attr(self: Interpreter, state: State, instruction: Instruction) -> Aft
     called = instruction.opname == "LOAD_METHOD"
     if not called and _flags_methods():
         called = bool(int(instruction.arg or 0) & 1)
-    if name in _VIEWS and owner is Kind.FRESH:
-        state = state.aged()
     return push(state, *((found, Kind.NULL) if called else (found,)), pops=1)
 
 
@@ -323,19 +274,18 @@ _MODULES = sys.modules
 @rule("IMPORT_NAME")
 def _import_name(self: Interpreter, state: State, instruction: Instruction) -> After:
     level, names = (kind.value if isinstance(kind, Known) else None for kind in state.stack[-2:])
-    if type(level) is not int or not isinstance(names, tuple | None):
-        refuse(GraphBreak.OWN_CODE, "imports a module")
     name = str(instruction.argval)
+    if type(level) is not int or level or not isinstance(names, tuple | None):
+        refuse(GraphBreak.OWN_CODE, f"imports {name} by its place in a package")
     if not _is_import(self.outside.builtin(self.function, "__import__")):
         refuse(GraphBreak.OWN_CODE, f"imports {name} by a function that is not Python's own")
-    full = _absolute(self, name, level)
-    found = _loaded(self, full)
+    found = _loaded(self, name)
     for each in names or ():
-        _from_module(self, Known(found, full), each)
+        _from_module(self, Known(found, name), each)
     if not names:  # Then the first of the packages in the name is what an import gives.
-        full = full.partition(".")[0]
-        found = _loaded(self, full)
-    return push(state, Known(found, full), pops=2)
+        name = name.partition(".")[0]
+        found = _loaded(self, name)
+    return push(state, Known(found, name), pops=2)
 
 
 @rule("IMPORT_FROM")
@@ -347,25 +297,6 @@ def _is_import(function: Any) -> bool:
     """Return whether a function is Python's ``__import__``, which others may replace."""
     own = isinstance(function, types.BuiltinFunctionType) and function.__self__ is builtins
     return own and function.__name__ == "__import__"
-
-
-def _absolute(self: Interpreter, name: str, level: int) -> str:
-    """Return the full name of a module, of which some may be that of the function's package."""
-    if level == 0:
-        return name
-    names = self.function.__globals__
-    try:
-        package = self.outside.entry(names, "__package__")
-        spec = self.outside.entry(names, "__spec__")
-    except KeyError:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} into no package")
-    # Python warns where these differ.
-    if type(spec) is not ModuleSpec or type(package) is not str or spec.parent != package:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} into no package")
-    parts = package.split(".")
-    if not package or level > len(parts):
-        refuse(GraphBreak.OWN_CODE, f"imports {name} from beyond its package")
-    return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
 
 
 def _loaded(self: Interpreter, name: str) -> types.ModuleType:

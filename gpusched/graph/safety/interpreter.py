@@ -15,29 +15,27 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, closures, invocations, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE, State, loaded
 from gpusched.graph.safety.kinds import (
-    ENDS,
     Generated,
+    Items,
+    Kind,
     Known,
     Listing,
     Made,
     Method,
-    Partial,
     Row,
-    is_array,
     is_known,
+    is_plain,
     is_result,
     joined,
-    lent,
     row_of,
 )
+from gpusched.graph.safety.lists import ChangedError, Lists
 from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import instructions
 
@@ -57,6 +55,8 @@ class Interpreter:
         The function.
     outside
         Where what it reads from outside is noted.
+    lists
+        Where what becomes of lists is noted.
     callers
         Functions that it is called by.
     outer
@@ -67,11 +67,13 @@ class Interpreter:
         self,
         function: types.FunctionType,
         outside: Outside,
+        lists: Lists,
         callers: tuple[Any, ...] = (),
         outer: Interpreter | None = None,
     ) -> None:
         self.function = function
         self.outside = outside
+        self.lists = lists
         self.callers = (*callers, function)
         self.outer = outer
         self.given: Any = None
@@ -84,6 +86,8 @@ class Interpreter:
         self._result: Any = None
         self._state = State((), ())
         """Before the instruction that is gone through."""
+        self._at = 0
+        """Which instruction that is."""
 
     def run(self, arguments: dict[str, Any]) -> Any:
         """Return the kind of the function's result; `Unsafe` if it is not safe."""
@@ -147,7 +151,7 @@ class Interpreter:
 
     def _step(self, place: int, state: State) -> None:
         """Go through one instruction."""
-        self._state = state
+        self._state, self._at = state, place
         instruction = self.instructions[place]
         run = TABLE.get(instruction.opname)
         try:
@@ -155,21 +159,21 @@ class Interpreter:
                 refuse(*SAID.get(instruction.opname, NOT_FOLLOWED))
             after = run(self, state, instruction)
         except Unsafe as error:
-            if "line " in error.reason:
+            if error.placed:
                 raise
-            raise Unsafe(error.reason.told(f"{error.reason}{self._where(place)}")) from None
+            told = error.reason.told(f"{error.reason}{self._where(place)}")
+            raise Unsafe(told, placed=True) from None
         for target, found in after if isinstance(after, list) else [(None, after)]:
             if found is not None:
                 self._goto(place + 1 if target is None else self._place(target), found)
 
     def returns(self, kind: Any) -> None:
         """Take a kind of the function's result into account."""
-        # A list may go to the function that has defined this one, whose calls end before its own.
-        several = self.outer is not None and isinstance(kind, Listing | Row)
-        item = row_of(kind).item if several else kind
-        # Functions may give functions, which other ones of the same recording call.
-        inside = len(self.callers) > 1 and is_known(item)
-        if item is not None and not is_result(item) and not inside:
+        item = kind
+        if len(self.callers) > 1:  # Lists and functions may go to other ones of the same recording.
+            item = row_of(kind).item if isinstance(kind, Listing | Row) else kind
+            item = None if is_known(item) else item
+        if item is not None and not is_result(item):
             refuse(GraphBreak.OWN_CODE, f"returns {described(kind)}")
         self._result = kind if self._result is None else joined(self._result, kind)
 
@@ -187,41 +191,54 @@ class Interpreter:
         except ValueError:
             refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
 
+    # Lists ------------------------------------------------------------------------------------
+
+    def made(self, kind: Listing | Row) -> Listing | Row:
+        """Return the kind of a list that the instruction which is gone through makes."""
+        return self.lists.made(kind, (id(self.code), self._at))
+
+    def _changed(self, called: Method, args: list[Any], names: dict[str, Any]) -> Any:
+        """Return the kind of what a list's method returns: see `OF_LISTS`."""
+        owner, name = called.owner, called.name
+        last = args[-1] if args and name in ("append", "extend", "insert") else None
+        if isinstance(last, Generated):
+            last = closures.taken(last, self.callers)
+        if names or not all(map(is_plain, args if last is None else args[:-1])):
+            refuse(GraphBreak.OWN_ARGUMENTS, f"calls .{name} of a list with other arguments")
+        known = calls.is_several(last) if name == "extend" else last is None or calls.is_item(last)
+        if not known:
+            refuse(GraphBreak.OWN_OBJECTS, f"calls .{name} with {described(last)}")
+        several = last if name == "extend" else Items(() if last is None else (last,))
+        self.lists.change(owner, calls.held_by(several))
+        return calls.item_of(owner) if name == "pop" else Known(None)
+
     # Calls ------------------------------------------------------------------------------------
 
-    def call(self, callee: Any, args: list[Any], names: dict[str, Any]) -> tuple[Any, bool]:
-        """Return the kind of a call's result, and whether it may share memory with arguments."""
+    def call(self, callee: Any, args: list[Any], names: dict[str, Any]) -> Any:
+        """Return the kind of a call's result."""
         if isinstance(callee, Method):
-            return calls.method(callee, args, names)
-        if isinstance(callee, Partial):
-            held = dict(callee.names)
-            return self.call(callee.function, [*callee.args, *args], {**held, **names})
+            changes = isinstance(callee.owner, Listing | Row)
+            return (self._changed if changes else calls.method)(callee, args, names)
         if isinstance(callee, Made):
-            return closures.call(callee, args, names, self.callers), True
-        if callee in ENDS.values():
-            return Known(None), False
+            return closures.call(callee, args, names, self.callers)
+        if callee is Kind.LEAVING:
+            return Known(None)
         if not isinstance(callee, Known):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
             args[0] = closures.taken(args[0], self.callers)
         if callee.value is operator.getitem and len(args) == 2 and not names:
-            return operators.item(*args), True
-        if callee.value is functools.partial and args:
-            return calls.partial(args, names), True
+            return operators.item(*args)
         if callee.value is functools.reduce and len(args) == 2 and not names:
-            # Of a ufunc it is new, or the only item itself, which is no view of it.
-            ufunc = isinstance(args[0], Known) and isinstance(args[0].value, np.ufunc)
-            shares = not ufunc or is_array(args[1])
-            return self._reduced(args[0], calls.item_of(args[1])), shares
+            return self._reduced(args[0], calls.item_of(args[1]))
+        if callee.value is list and len(args) < 2 and not names:
+            return self.made(calls.sequence(list, args[0] if args else Items(())))
         if args and calls.converts(callee.value, args[0]):
             return calls.converted(callee.value, args, names)
         if calls.creates(callee.value):
-            return calls.created(callee.value, args, names), False
-        if calls.filters(callee.value):
-            entered = [kind for kind in self._state.stack if kind in ENDS.values()]
-            return calls.filtered(callee.value, args, names, entered), False
+            return calls.created(callee.value, args, names)
         if isinstance(callee.value, types.FunctionType):
-            return self._own(callee.value, args, names), True
+            return self._own(callee.value, args, names)
         self.outside.kernel(callee.value)
         return calls.call(callee, args, names)
 
@@ -229,7 +246,7 @@ class Interpreter:
         """Return what ``reduce`` gives: an item, or what a function makes of that and another."""
         found = item
         while True:
-            more = joined(found, self.call(function, [found, item], {})[0])
+            more = joined(found, self.call(function, [found, item], {}))
             if more == found:
                 return found
             found = more
@@ -242,14 +259,14 @@ class Interpreter:
         if package(function) in FUNCTIONS:
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, a library's own function")
         try:
-            given = {key: lent(kind) for key, kind in names.items()}
-            return examine(function, [lent(a) for a in args], given, self.outside, self.callers)
+            return _gone_through(function, args, names, self.outside, self.lists, self.callers)
         except Unsafe as error:
-            refuse(error.reason.kind, f"calls {name}, which {error.reason}")
+            told = error.reason.told(f"calls {name}, which {error.reason}")
+            raise Unsafe(told, error.placed) from None
 
 
 def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
-            outside: Outside, callers: tuple[Any, ...] = ()) -> Any:  # fmt: skip
+            outside: Outside) -> Any:  # fmt: skip
     """Return the kind of a function's result.
 
     Parameters
@@ -260,14 +277,24 @@ def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, 
         Kinds of its arguments.
     outside
         Where what it reads from outside is noted.
-    callers
-        Functions that it is called by.
 
     Raises
     ------
     Unsafe
         If it is not shown to be safe for these arguments.
     """
+    lists, given = Lists(), list(args)
+    while True:
+        try:
+            return _gone_through(function, given, names, outside, lists)
+        except ChangedError:  # Each time a list may hold more, and there are few kinds.
+            continue
+
+
+def _gone_through(
+    function: types.FunctionType, args: list[Any], names: dict[str, Any], outside: Outside,
+    lists: Lists, callers: tuple[Any, ...] = (),
+) -> Any:  # fmt: skip
     outside.function(function)
-    arguments = calls.parameters(function, list(args), names)
-    return Interpreter(function, outside, callers).run(arguments)
+    arguments = calls.parameters(function, args, names)
+    return Interpreter(function, outside, lists, callers).run(arguments)

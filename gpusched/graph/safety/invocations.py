@@ -7,29 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
-from gpusched.graph.safety import closures
-from gpusched.graph.safety.calls import described, is_item, item_of, refuse, sequence
-from gpusched.graph.safety.instructions import After, Instruction, State, kept, push, rule
+from gpusched.graph.safety.calls import described, refuse, sequence
+from gpusched.graph.safety.instructions import After, Instruction, State, push, rule
 from gpusched.graph.safety.kinds import (
-    ENDS,
-    Generated,
     Kind,
     Known,
     Listing,
-    Method,
     Options,
     Row,
-    Series,
-    aged,
-    extended,
-    holds_new,
-    is_plain,
     is_shape,
-    items_of,
     known_items,
-    lists_in,
 )
-from gpusched.graph.safety.operators import held_by, unary
+from gpusched.graph.safety.operators import unary
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter
@@ -70,35 +59,7 @@ def _called(self: Interpreter, state: State, count: int, keywords: tuple[str, ..
 def _finished(self: Interpreter, state: State, callee: Any, args: list[Any],
               names: dict[str, Any]) -> State:  # fmt: skip
     """Return the state after a call, whose function and arguments have been taken off."""
-    owner = [callee.owner] if isinstance(callee, Method) else []
-    if isinstance(callee, Method) and isinstance(callee.owner, Listing | Row):
-        return _changed(self, state, callee, args, names)
-    found, shares = self.call(callee, args, names)
-    given = [*owner, *args, *names.values()]
-    if shares:
-        state = state.lending(given)
-        found = kept(lists_in(given), aged(found) if holds_new(given) else found)
-    return push(state, found)
-
-
-def _changed(self: Interpreter, state: State, called: Method, args: list[Any],
-             names: dict[str, Any]) -> State:  # fmt: skip
-    """Return the state after a call of a list's method: see `OF_LISTS`."""
-    owner, name = called.owner, called.name
-    last = args[-1] if args and name in ("append", "extend", "insert") else None
-    if isinstance(last, Generated):
-        last = closures.taken(last, self.callers)
-    numbers = args if last is None else args[:-1]
-    if not owner.own or names or not all(map(is_plain, numbers)):
-        refuse(GraphBreak.OWN_CHANGES, f"calls .{name} of a list that others may see")
-    if name == "extend":
-        if not (isinstance(last, Listing | Row | Series) or items_of(last) is not None):
-            refuse(GraphBreak.OWN_OBJECTS, f"calls .extend with {described(last)}")
-        return push(state.extended(owner, held_by(last)), Known(None))
-    if last is not None and not is_item(last):
-        refuse(GraphBreak.OWN_OBJECTS, f"calls .{name} with {described(last)}")
-    found = item_of(owner) if name == "pop" else Known(None)
-    return push(state.extended(owner, [] if last is None else [last]), found)
+    return push(state, self.call(callee, args, names))
 
 
 @rule("CALL_FUNCTION_EX")
@@ -149,18 +110,10 @@ def _dict_merge(self: Interpreter, state: State, instruction: Instruction) -> Af
 
 @rule("LIST_EXTEND")
 def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> After:
-    depth, more = int(instruction.arg or 0), state.stack[-1]
-    into = state.stack[-depth - 1]
-    several = known_items(more) is not None
-    known = several or isinstance(more, Row) or is_shape(more)
-    if not known or not isinstance(into, Listing | Row):
+    more = state.stack[-1]
+    if known_items(more) is None and not isinstance(more, Row) and not is_shape(more):
         refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
-    stack = list(state.stack[:-1])
-    if isinstance(into, Listing) and several:
-        stack[-depth] = replace(into, items=(*into.items, *held_by(more)))
-    else:
-        stack[-depth] = extended(into, held_by(more))
-    return replace(state, stack=tuple(stack))
+    return self.lists.built(state, int(instruction.arg or 0), more)
 
 
 @rule("LIST_TO_TUPLE")
@@ -185,6 +138,6 @@ def _intrinsic(self: Interpreter, state: State, instruction: Instruction) -> Aft
 
 @rule("BEFORE_WITH")
 def _before_with(self: Interpreter, state: State, instruction: Instruction) -> After:
-    if state.stack[-1] not in ENDS:
+    if state.stack[-1] is not Kind.STATE:
         refuse(GraphBreak.OWN_CODE, f"enters {described(state.stack[-1])}")
-    return push(state, ENDS[state.stack[-1]], Kind.OTHER, pops=1)
+    return push(state, Kind.LEAVING, Kind.OTHER, pops=1)

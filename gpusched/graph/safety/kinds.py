@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -20,7 +19,8 @@ class Kind(enum.Enum):
     ARRAY = "an array"
     """A chunk, lazy or not, or whatever else a task is given; or what NumPy makes of such."""
     FRESH = "a new array"
-    """An array that this call has made, and that nothing else shares memory with; or a number."""
+    """An array that this call has made, which a lazy chunk stands for that knows what shows it; or
+    a number."""
     PLAIN = "a number"
     """A number, dtype, slice or None: immutable, and the same for all chunks of one kind."""
     SHAPE = "a tuple of numbers"
@@ -31,21 +31,13 @@ class Kind(enum.Enum):
     """
     TEXT = "a string"
     """A string that does not depend on chunks."""
-    TYPE = "the type of a value"
-    """Plans are made for kinds, and so for types: it is the same for all chunks of one kind."""
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
-    CATCHING = "a context of warnings.catch_warnings"
-    CAUGHT = "the end of a context of warnings.catch_warnings"
     ERROR = "an exception"
     """One that raising needs nothing of the user's to make."""
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
     OTHER = "a value that gpusched cannot determine"
-
-
-ENDS = {Kind.STATE: Kind.LEAVING, Kind.CATCHING: Kind.CAUGHT}
-"""What ends each context that a function may enter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,26 +64,26 @@ class Items:
     items: tuple[Any, ...]
 
 
+GIVEN = frozenset([None])
+"""Where lists are made that may not change, as others may see them."""
+
+
 @dataclass(frozen=True)
 class Listing:
-    """A list, with the kinds of its items."""
+    """A list that nothing changes, with the kinds of its items."""
 
     items: tuple[Any, ...]
-    places: frozenset[Any] = frozenset()
-    """Where it may have been made: another value may be the same list if it shares one of them."""
-    own: bool = False
-    """Whether nothing but variables of the function that is gone through holds it, so that it may
-    change: what is known of it in these is changed, too."""
+    places: frozenset[Any] = GIVEN
+    """Where it may have been made (see `gpusched.graph.safety.lists`)."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A list or tuple of any length."""
+    """A list or tuple of any length, or what a loop runs over."""
 
     item: Any
     """Of what kind each item is; None if there are none."""
-    places: frozenset[Any] = frozenset()
-    own: bool = False
+    places: frozenset[Any] = GIVEN
     """As a `Listing` has them."""
 
 
@@ -108,25 +100,6 @@ class Method:
 
     owner: Any
     name: str
-
-
-@dataclass(frozen=True)
-class Partial:
-    """A `functools.partial` that the function has made.
-
-    Nothing that it holds counts as a new array: it shows what it holds to all whom it is given to.
-    """
-
-    function: Any
-    args: tuple[Any, ...]
-    names: tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Series:
-    """What a loop runs over; each item is of one kind."""
-
-    item: Any
 
 
 @dataclass(frozen=True)
@@ -261,31 +234,25 @@ def joined(left: Any, right: Any) -> Any:
         return Items(tuple(map(joined, first, second)))
     if is_shape(left) and is_shape(right):
         return Kind.SHAPE
-    if isinstance(left, Series) and isinstance(right, Series):
-        return Series(joined(left.item, right.item))
-    if isinstance(left, Method) and isinstance(right, Method) and left.name == right.name:
-        owner = joined(left.owner, right.owner)
-        return Kind.OTHER if owner is Kind.OTHER else Method(owner, left.name)
     if isinstance(left, Listing | Row) and isinstance(right, Listing | Row):
         one, other = row_of(left).item, row_of(right).item
         item = joined(one, other) if one and other else one or other
         # A loop may put a list into another one, and that into another one, without end.
         if _depth(item) > 1:
             return Kind.OTHER
-        return Row(item, left.places | right.places, left.own and right.own)
+        return Row(item, left.places | right.places)
     return Kind.OTHER
 
 
 def _depth(kind: Any) -> int:
-    """Return how many lists hold each other in a value, whatever else is between them."""
-    inner = [0]
+    """Return how many lists hold each other in a value, with tuples between them or without.
 
-    def look(held: Any) -> Any:
-        inner.append(_depth(held))
-        return held
-
-    within(kind, look)
-    return max(inner) + isinstance(kind, Listing | Row)
+    Other values that hold some have nothing in common with each other (`joined`).
+    """
+    if isinstance(kind, Row):
+        return _depth(kind.item) + 1
+    items = kind.items if isinstance(kind, Items | Listing) else ()
+    return max(map(_depth, items), default=0) + isinstance(kind, Listing)
 
 
 def row_of(kind: Listing | Row) -> Row:
@@ -293,59 +260,9 @@ def row_of(kind: Listing | Row) -> Row:
     if isinstance(kind, Row):
         return kind
     item = reduce(joined, kind.items) if kind.items else None
-    return Row(item, kind.places, kind.own)
+    return Row(item, kind.places)
 
 
 def extended(kind: Listing | Row, items: Iterable[Any]) -> Any:
     """Return the kind of a list that may have got some items more, or others."""
-    return joined(row_of(kind), Listing(tuple(items), kind.places, kind.own))
-
-
-def within(kind: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a kind with another one for each value that it holds."""
-    if isinstance(kind, Items):
-        return Items(tuple(map(change, kind.items)))
-    if isinstance(kind, Listing):
-        return replace(kind, items=tuple(map(change, kind.items)))
-    if isinstance(kind, Series | Row):
-        return replace(kind, item=change(kind.item))
-    if isinstance(kind, Generated):
-        return Generated(kind.made, change(kind.first))
-    if isinstance(kind, Options):
-        return Options(tuple((name, change(value)) for name, value in kind.names))
-    if isinstance(kind, Method):
-        return Method(change(kind.owner), kind.name)
-    if isinstance(kind, Partial):
-        names = tuple((name, change(value)) for name, value in kind.names)
-        return Partial(change(kind.function), tuple(map(change, kind.args)), names)
-    return kind
-
-
-def aged(kind: Any) -> Any:
-    """Return the kind of a value after something may have come to share memory with it."""
-    return Kind.ARRAY if kind is Kind.FRESH else within(kind, aged)
-
-
-def lent(kind: Any) -> Any:
-    """Return the kind of a value that others have come to hold, whose lists may not change."""
-    found = aged(within(kind, lent))
-    return replace(found, own=False) if isinstance(found, Listing | Row) else found
-
-
-def holds_new(kinds: Iterable[Any]) -> bool:
-    """Return whether one of several values is, or holds, a new array."""
-    return any(aged(kind) != kind for kind in kinds)
-
-
-def lists_in(kinds: Iterable[Any]) -> frozenset[Any]:
-    """Return where all lists may have been made that are, or are held by, some values."""
-    found: set[Any] = set()
-
-    def look(kind: Any) -> Any:
-        if isinstance(kind, Listing | Row):
-            found.update(kind.places)
-        return within(kind, look)
-
-    for kind in kinds:
-        look(kind)
-    return frozenset(found)
+    return joined(row_of(kind), Listing(tuple(items), kind.places))

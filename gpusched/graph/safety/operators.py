@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import (
     arithmetic,
     described,
+    held_by,
     is_error,
-    is_type,
     item_of,
     refuse,
 )
@@ -32,7 +31,6 @@ from gpusched.graph.safety.kinds import (
     Known,
     Listing,
     Row,
-    Series,
     is_array,
     is_listed,
     is_operand,
@@ -46,12 +44,6 @@ from gpusched.graph.safety.kinds import (
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter
-
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "//": operator.floordiv, "%": operator.mod,
-}  # fmt: skip
-"""What is computed of known integers while a function is examined."""
 
 _COMPARED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
@@ -79,8 +71,6 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, Kind.FRESH, pops=2)
     if symbol == "@" and is_array(found):
         return push(state, Kind.ARRAY, pops=2)
-    if known := _computed(left, right, symbol.removesuffix("=")):
-        return push(state, known, pops=2)
     return push(state, found, pops=2)
 
 
@@ -88,43 +78,16 @@ def _of_lists(self: Interpreter, state: State, instruction: Instruction) -> Afte
     """Follow ``[...] + [...]``, ``[...] += (...)`` and ``[...] * 3``."""
     left, right = state.stack[-2:]
     symbol, listed = instruction.argrepr, isinstance(right, Listing | Row)
-    if symbol == "+=" and left.own and (listed or items_of(right) is not None):
-        after = state.extended(left, held_by(right))
-        return push(after, after.stack[-2], pops=2)
+    if symbol == "+=" and (listed or items_of(right) is not None):
+        self.lists.change(left, held_by(right))
+        return push(state, left, pops=2)
     if symbol == "+" and listed:
         both = isinstance(left, Listing) and isinstance(right, Listing)
-        items = (*left.items, *right.items) if both else (*held_by(left), *held_by(right))
-    elif symbol == "*" and is_plain(right):
-        both, items = False, held_by(left)
-    else:
-        refuse(GraphBreak.OWN_OBJECTS, f"computes {symbol} with {described(right)}")
-    made = _list(self, instruction, items)
-    return push(state, made if both else row_of(made), pops=2)
-
-
-def _list(self: Interpreter, instruction: Instruction, items: tuple[Any, ...]) -> Listing:
-    """Return the kind of a list that an instruction makes."""
-    return Listing(items, frozenset([(id(self.code), instruction.offset)]), True)
-
-
-def held_by(kind: Any) -> tuple[Any, ...]:
-    """Return the kinds of a list's or a tuple's items; of any length, those that they may be."""
-    items = known_items(kind)
-    if items is not None:
-        return tuple(items)
-    return () if isinstance(kind, Row) and kind.item is None else (item_of(kind),)
-
-
-def _computed(left: Any, right: Any, symbol: str) -> Known | None:
-    """Return what is known of arithmetic with integers; None if nothing is, or it would raise."""
-    if not isinstance(left, Known) or not isinstance(right, Known) or symbol not in _ARITHMETIC:
-        return None
-    numbers = left.value, right.value
-    if not all(type(number) is int for number in numbers) or (
-        symbol in ("//", "%") and not numbers[1]
-    ):
-        return None
-    return Known(_ARITHMETIC[symbol](*numbers))
+        sum_of = Listing((*held_by(left), *held_by(right)))
+        return push(state, self.made(sum_of if both else row_of(sum_of)), pops=2)
+    if symbol == "*" and is_plain(right):
+        return push(state, self.made(row_of(left)), pops=2)
+    refuse(GraphBreak.OWN_OBJECTS, f"computes {symbol} with {described(right)}")
 
 
 @rule("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")
@@ -162,8 +125,6 @@ def _compare(self: Interpreter, state: State, instruction: Instruction) -> After
         found = arithmetic((left, right), f"compares {symbol} with")
         truth = str(instruction.argrepr).startswith("bool(")
         return push(state, Kind.PLAIN if truth else found, pops=2)
-    if is_type(left) and is_type(right) and symbol in ("==", "!="):
-        return push(state, Kind.PLAIN, pops=2)
     if not (is_settled(left) and is_settled(right)) or symbol not in _COMPARED:
         refuse(GraphBreak.OWN_DECIDES, f"compares {described(left)} with {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known) and symbol in ("==", "!="):
@@ -180,8 +141,6 @@ def _is(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, _is_none(left, negated), pops=2)
     if isinstance(left, Known) and isinstance(right, Known):
         return push(state, Known((left.value is right.value) != negated), pops=2)
-    if is_type(left) and is_type(right):
-        return push(state, Kind.PLAIN, pops=2)
     refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
 
 
@@ -199,8 +158,7 @@ def _is_none(kind: Any, negated: bool) -> Any:
 @rule("CONTAINS_OP")
 def _contains(self: Interpreter, state: State, instruction: Instruction) -> After:
     left, right = state.stack[-2:]
-    types = is_type(left) and all(map(is_type, items_of(right) or (right,)))
-    if not types and not (is_settled(left) and (is_settled(right) or is_listed(right))):
+    if not (is_settled(left) and (is_settled(right) or is_listed(right))):
         refuse(GraphBreak.OWN_DECIDES, f"looks for {described(left)} in {described(right)}")
     return push(state, Kind.PLAIN, pops=2)
 
@@ -211,15 +169,7 @@ def _contains(self: Interpreter, state: State, instruction: Instruction) -> Afte
 @rule("BINARY_SUBSCR")
 def _subscript(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, index = state.stack[-2:]
-    return push(_shown(state, owner), item(owner, index), pops=2)
-
-
-def _shown(state: State, kind: Any) -> State:
-    """Return the state after something has come to show what a value holds.
-
-    No new array shares memory with what is not one.
-    """
-    return state.aged() if kind is Kind.FRESH else state
+    return push(state, item(owner, index), pops=2)
 
 
 @rule("STORE_SUBSCR")
@@ -227,7 +177,8 @@ def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
     """Follow ``new[mask] = number``, or ``new[0, 1:] = array``, which nobody else sees."""
     value, owner, index = state.stack[-3:]
     if isinstance(owner, Listing | Row):
-        return _stored_in(push(state, pops=3), owner, index, value)
+        _store_item(self, owner, index, value)
+        return push(state, pops=3)
     masked = is_array(index)
     if not _is_written(owner, value) or not _chooses(index) or (masked and not is_plain(value)):
         refuse(*SAID["STORE_SUBSCR"])
@@ -239,14 +190,12 @@ def _is_written(owner: Any, value: Any) -> bool:
     return owner is Kind.FRESH and (is_array(value) or value is Kind.NUMBERS or is_plain(value))
 
 
-def _stored_in(state: State, owner: Listing | Row, index: Any, value: Any) -> State:
+def _store_item(self: Interpreter, owner: Listing | Row, index: Any, value: Any) -> None:
     """Follow ``own[0] = value``; what is no known number may be a slice that gets several items."""
     number = isinstance(index, Known) and type(index.value) is int
-    if not owner.own or not (number or (index is Kind.PLAIN and is_operand(value))):
-        refuse(GraphBreak.OWN_CHANGES, "changes a list that others may see")
-    if is_array(value) and not number:
-        state, value = state.aged(), Kind.ARRAY
-    return state.extended(owner, [value])
+    if not (number or (index is Kind.PLAIN and is_operand(value))):
+        refuse(GraphBreak.OWN_CHANGES, "changes items of a list that are not known")
+    self.lists.change(owner, [Kind.ARRAY if is_array(value) and not number else value])
 
 
 @rule("STORE_SLICE")
@@ -271,7 +220,7 @@ def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> 
     if not (is_plain(start) and is_plain(stop)):
         refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
     found = item(owner, _slice([start, stop]))
-    return push(_shown(state, owner), found, pops=3)
+    return push(state, found, pops=3)
 
 
 def _slice(ends: Sequence[Any]) -> Any:
@@ -320,7 +269,7 @@ def _build(self: Interpreter, state: State, instruction: Instruction) -> After:
     count = int(instruction.arg or 0)
     items = state.stack[len(state.stack) - count :]
     listed = instruction.opname == "BUILD_LIST"
-    return push(state, _list(self, instruction, items) if listed else Items(items), pops=count)
+    return push(state, self.made(Listing(items)) if listed else Items(items), pops=count)
 
 
 @rule("UNPACK_SEQUENCE")
@@ -331,25 +280,22 @@ def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
         items = (item_of(kind),) * count
     if len(items) != count:
         refuse(GraphBreak.OWN_DECIDES, f"unpacks {len(items)} values into {count}")
-    return push(_shown(state, kind), *reversed(items), pops=1)
+    return push(state, *reversed(items), pops=1)
 
 
 @rule("GET_ITER")
 def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
     kind = state.stack[-1]
-    if items_of(kind) == ():
-        return push(state, Series(Kind.PLAIN), pops=1)
-    # A list that changes while a loop goes through it has other items.
-    state = _shown(state, kind) if is_array(kind) else state.keeping([kind])
-    return push(state, Series(item_of(kind)), pops=1)
+    item = Kind.PLAIN if items_of(kind) == () else item_of(kind)
+    return push(state, Row(item), pops=1)
 
 
 @rule("FOR_ITER")
 def _for_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
-    series = state.stack[-1]
-    if not isinstance(series, Series):
-        refuse(GraphBreak.OWN_DECIDES, f"loops over {described(series)}")
-    within, after = push(state, series.item), state
+    row = state.stack[-1]
+    if not isinstance(row, Row):
+        refuse(GraphBreak.OWN_DECIDES, f"loops over {described(row)}")
+    within, after = push(state, item_of(row)), state
     if sys.version_info >= (3, 13):
         # The loop ends at END_FOR, which takes an item off, and then POP_TOP, the iterator.
         after = within

@@ -1,6 +1,6 @@
 """What functions read from outside of themselves: a plan holds for these values only.
 
-A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance`, `type` and
+A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance` and
 `numpy.asarray` see that it is neither. So functions that are recorded read others instead, which
 answer for what the chunk stands for, and do for anything else what Python and NumPy do. Where
 chunks are of another library to the program, they end the recording.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import operator
 import types
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +21,6 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import SUPPORTED
-from gpusched.emit.floatingpoint import ignore_warnings
 from gpusched.graph.safety.kinds import is_constant, same
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
@@ -366,27 +364,8 @@ def _filled(recorder: Recorder, function: Callable[..., Any], shape: Any, *args:
     return LazyChunk(recorder, found, fresh=True)
 
 
-# What stands in for functions that say which warnings are shown ---------------------------------
-#
-# Filters are the whole process's. A recording has none of its own set, as other threads would see
-# it, and a plan would not set it again: what would only be warned of is not looked for (errors), or
-# ends the recording (anything else).
-
-
-def _ignore(*args: Any, **kwargs: Any) -> None:
-    """Ignore warnings until the context ends, as `calls.filtered` has found."""
-    ignore_warnings()
-
-
-FILTERING: dict[Any, Callable[..., Any]] = {
-    warnings.simplefilter: _ignore,
-    warnings.filterwarnings: _ignore,
-}
-"""By functions that change what warnings are shown, what does that for a recording."""
-
 _STANDING: dict[Any, Callable[..., Any]] = {
-    isinstance: _is_instance, type: _type, warnings.catch_warnings: np.errstate,
-    **CONVERTING, **FILTERING,
+    isinstance: _is_instance, **CONVERTING,
 }  # fmt: skip
 
 
