@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import part
 from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record.accumulation import segments
@@ -78,7 +79,8 @@ def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtyp
     recorder, node = array._recorder, array._node
     value = recorder.cast(node, node.dtype if dtype is None else np.dtype(dtype))
     if initial is None:
-        initial = identity_value(combine, value.dtype)
+        own = part(value.dtype) if value.dtype.kind == "c" else value.dtype
+        initial = identity_value(combine, own)
     found = segments(recorder, combine, value, marks, count, axis, initial)
     return LazyChunk(recorder, found, fresh=True)
 
@@ -177,7 +179,7 @@ def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
     wanted = joined_dtype(name, self.dtype, dtype)
     labels = np.searchsorted(starts, np.arange(length), side="right") - 1
     # NumPy starts from each segment's first element, which may be a negative zero.
-    initial = -0.0 if name == "add" and wanted.kind == "f" else None
+    initial = -0.0 if name == "add" and wanted.kind in "fc" else None
     return reduced(self, labels, len(starts), name, axis, wanted, initial)
 
 
