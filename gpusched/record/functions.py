@@ -166,7 +166,7 @@ def _imag(recorder: Recorder, val: Any) -> Any:
 
 @records(np.angle)
 def _angle(recorder: Recorder, z: Any, deg: Any = False) -> Any:
-    if type(deg) is not bool:
+    if type(deg) not in (bool, np.bool):
         raise UnfusibleError(GraphBreak.OPTION, f"option deg {deg!r}")
     real = isinstance(z, LazyChunk) and z.dtype.kind != "c"
     first, second = (z, 0) if real else complex_parts(z)
@@ -385,8 +385,8 @@ def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any, shape: Any) -> An
     if not isinstance(fill, bool | int | float | np.generic):
         raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
     target = node_operand(recorder, a).dtype if dtype is None else np.dtype(dtype)
-    # The caller may change a list.
-    shape = a.shape if shape is None else _kept(shape)
+    # As NumPy takes it, or refuses it.
+    shape = a.shape if shape is None else np.broadcast_to(np.int8(), shape).shape
     found = recorder.call(recorder.device.full, (shape, fill, target), {}, copies=True)
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 

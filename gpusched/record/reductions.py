@@ -58,9 +58,10 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
     """
     if combine in ("add", "multiply"):
         return total_dtype(dtype, wanted)
-    if wanted is not None:
+    found = np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype
+    if wanted is not None and np.dtype(wanted) != found:
         raise UnfusibleError(GraphBreak.OPTION, "option dtype")
-    return np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype
+    return found
 
 
 def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,

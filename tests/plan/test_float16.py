@@ -221,7 +221,7 @@ def test_a_mean_is_added_up_in_float32() -> None:
 
 
 def test_variances_are_numpy_s() -> None:
-    """Along rows; of columns NumPy rounds each sum so far, and is further from the true variance."""
+    """Along rows; of columns NumPy rounds each sum so far, and is further from what is true."""
     for axis in (0, 1):
         found = record(lambda x, axis=axis: np.var(x * 1, axis=axis, ddof=1), ORDINARY)
         assert not found.recorder.breaks and found.result.dtype == "f2"

@@ -208,7 +208,11 @@ def test_what_is_left_to_numpy() -> None:
         (lambda a: np.median(a, axis=0), RANDOM.integers(0, 9, (4, 5)), GraphBreak.DTYPE),
         (lambda a: np.quantile(a, np.array([0, 1]), axis=0), FULL, GraphBreak.OPERAND),
         (lambda a: np.nanquantile(a, 0.5, axis=0, method="lower"), FULL, GraphBreak.OPTION),
-        (lambda a: np.quantile(a, 0.5, axis=0, overwrite_input=False), FULL, GraphBreak.OPTION),
+        (
+            lambda a: np.quantile(a, 0.5, axis=0, weights=np.ones(len(a)), method="inverted_cdf"),
+            FULL,
+            GraphBreak.OPTION,
+        ),
     ):
         found = record(function, array, backend="python")
         assert found.recorder.breaks[0][1].kind == reason
