@@ -66,8 +66,9 @@ def operations() -> str:
 COMPLEX = """\
 Complex numbers are split into real and imaginary parts where a kernel reads them, and joined where
 it writes them; what is between are the operations above, on parts. So are `real`, `imag`, `angle`,
-`where`, `sum`, `nansum`, `mean`, `var`, `std`, `any`, `all`, conversions that lose no imaginary
-part, and these ufuncs: """
+`where`, `isclose`, `nan_to_num`, `round`, `sum`, `prod`, `mean`, `max`, `min` and their forms that
+skip NaN, `var`, `std`, `any`, `all`, `cumsum`, `reduceat` of sums, powers by a number, conversions
+that lose no imaginary part, and these ufuncs: """
 
 
 def of_complex() -> str:

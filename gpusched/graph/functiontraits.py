@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from dask.array.core import apply_and_enforce
 
 from gpusched import config
 from gpusched.adapters.arrays import enforce_dtype
@@ -160,20 +161,25 @@ def is_counted(task: Task, functions: Functions) -> bool:
 
 def called(task: Task) -> tuple[Any, dict[str, Any]]:
     """Return the function that a task calls in the end, and its keyword arguments."""
-    if not enforces(task):
+    found = enforces(task)
+    if found is None:
         return task.func, task.kwargs
-    given = {k: v for k, v in task.kwargs.items() if k not in (DTYPE, FUNCTION)}
-    return task.kwargs[FUNCTION], given
+    given = {k: v for k, v in task.kwargs.items() if k not in found}
+    return task.kwargs[found[0]], given
 
 
-DTYPE, FUNCTION = "enforce_dtype", "enforce_dtype_function"
+DTYPE = "enforce_dtype_function", "enforce_dtype"
+NDIM = "_func", "expected_ndim"
+"""Options of dask's that say which function is called, and what its result is to be of."""
 
 
-def enforces(task: Task) -> bool:
-    """Return whether a task is dask's call of a function whose result gets a certain dtype."""
-    kwargs = task.kwargs
-    return (
-        task.func is enforce_dtype
-        and isinstance(kwargs.get(DTYPE), np.dtype)
-        and callable(kwargs.get(FUNCTION))
-    )
+def enforces(task: Task) -> tuple[str, str] | None:
+    """Return the options of dask's call of a function whose result is to be of a dtype or ndim.
+
+    None for other tasks.
+    """
+    for caller, options, kind in ((enforce_dtype, DTYPE, np.dtype), (apply_and_enforce, NDIM, int)):
+        given = [task.kwargs.get(name) for name in options] if task.func is caller else [None]
+        if callable(given[0]) and isinstance(given[1], kind):
+            return options
+    return None

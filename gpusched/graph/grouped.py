@@ -32,7 +32,7 @@ from gpusched.record.recorded import StandIn
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
             "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
-            "nanlen": "add"}  # fmt: skip
+            "nanlen": "add", "any": "logical_or", "all": "logical_and"}  # fmt: skip
 """How flox's reductions join values, by its names for them."""
 MEANS = ("mean", "nanmean")
 MOMENTS = ("var", "nanvar", "std", "nanstd")
@@ -90,12 +90,13 @@ class GroupedWhole(StandIn):
         Parameters
         ----------
         array, by
-            A chunk, and the label of each element along its last axis.
+            A chunk, and the label of each element along its last axes.
         groups
             What `labelled` makes of the labels.
         """
-        if groups is None or self.axis != (array.ndim - 1,):
-            raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
+        if groups is None:
+            raise UnfusibleError(GraphBreak.OPERAND, "labels that are not integers")
+        array = _flattened(array, by, self.axis)
         if array.dtype.kind not in REAL or array.dtype == np.float16:
             raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
         codes, found = groups
@@ -182,6 +183,15 @@ def joined_by(reduction: str, array: LazyChunk, nothing: Any) -> Any:
     return array
 
 
+def _flattened(array: LazyChunk, by: Any, axis: tuple[int, ...]) -> Any:
+    """Return a chunk with its last axes, along which groups are, made one."""
+    ndim = getattr(by, "ndim", 0)
+    last = tuple(range(array.ndim - ndim, array.ndim))
+    if not ndim or tuple(sorted(axis)) != last or by.shape != array.shape[-ndim:]:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axes")
+    return array if ndim == 1 else np.reshape(array, (*array.shape[:-ndim], -1))
+
+
 @own("quick")
 def labelled(by: Any, sort: bool) -> Any:
     """Return the number of each element's group, and the groups, as flox numbers them.
@@ -196,7 +206,7 @@ def labelled(by: Any, sort: bool) -> Any:
     Returns
     -------
     tuple of arrays, or None
-        None for labels that are not one row of integers.
+        None for labels that are not integers. Those of several axes are numbered row by row.
 
     Examples
     --------
@@ -207,9 +217,9 @@ def labelled(by: Any, sort: bool) -> Any:
     """
     import pandas as pd  # type: ignore[import-untyped]
 
-    if type(by) is not np.ndarray or by.ndim != 1 or by.dtype.kind not in "iu":
+    if type(by) is not np.ndarray or not by.ndim or by.dtype.kind not in "iu":
         return None
-    codes, groups = pd.factorize(by, sort=sort)
+    codes, groups = pd.factorize(by.reshape(-1), sort=sort)
     return codes, groups
 
 
@@ -350,17 +360,17 @@ class Grouped(StandIn):
 
     def record(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
         """Return flox's dictionary of intermediate results."""
-        if getattr(by, "ndim", 0) != 1 or self.axis != (array.ndim - 1,):
-            raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
         if array.dtype.kind not in REAL:
             raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
+        array, axes = _flattened(array, by, self.axis), len(self.axis)
+        by = by if axes == 1 else np.reshape(by, -1)
         results = [
             self._result(array, by, *each)
             for each in zip(self.reductions, self.fill_values, self.dtypes, strict=True)
         ]
         recorder_of(array).flush(lazies(results))  # in one kernel
-        groups = np.broadcast_to(np.arange(self.count), (self.count,))
-        return {"groups": groups, "intermediates": tuple(map(_expanded, results))}
+        groups = np.broadcast_to(np.arange(self.count), (*(1,) * (axes - 1), self.count))
+        return {"groups": groups, "intermediates": tuple([_expanded(r, axes) for r in results])}
 
     def _result(self, array: LazyChunk, by: Any, func: str, fill: Any, dtype: Any) -> Any:
         if func in VARIANCES:
@@ -376,12 +386,17 @@ class Grouped(StandIn):
         return segments.reduced(values, by, self.count, combine, -1, dtype)
 
 
-def _expanded(result: Any) -> Any:
-    """Return a result with the axis along which flox puts those of chunks side by side."""
+def _expanded(result: Any, axes: int) -> Any:
+    """Return a result with axes of length 1: one instead of each but the last that is reduced.
+
+    And the one along which flox puts those of chunks side by side.
+    """
     from flox.core import DUMMY_AXIS
 
-    several = type(result) is tuple
-    return tuple(map(_expanded, result)) if several else np.expand_dims(result, DUMMY_AXIS)
+    if type(result) is tuple:
+        return tuple([_expanded(each, axes) for each in result])
+    several = np.expand_dims(result, tuple(range(-axes, -1))) if axes > 1 else result
+    return np.expand_dims(several, DUMMY_AXIS)
 
 
 @own("quick")

@@ -18,7 +18,7 @@ from dask.array import chunk as dask_chunk
 from dask.array import reductions
 from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
-from dask.utils import funcname
+from dask.utils import funcname, methodcaller
 
 from gpusched.adapters.arrays import (
     apply_along_axis,
@@ -41,10 +41,10 @@ from gpusched.adapters.arrays import (
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.emit.operations import operation_of
+from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph import lanes, moments
 from gpusched.graph.lonejoins import own_part, recorded_join, recorded_own_part
-from gpusched.graph.partials import bare
+from gpusched.graph.partials import bare, ufunc_of
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
     assignments,
@@ -58,7 +58,7 @@ from gpusched.record import (  # noqa: F401
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
-from gpusched.record.handlers import HANDLERS
+from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS
 from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.record.reductions import reduced
 
@@ -93,6 +93,32 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
             f"but got {str(found)!r}, which can't be cast using casting='same_kind'"
         )
     return result.astype(dtype)
+
+
+@own("view", "elementwise", "moves")
+def of_ndim(result: Any, ndim: int, function: Callable[..., Any]) -> Any:
+    """Return `result`, which is to have as many axes as dask has announced for `function`.
+
+    dask's ``apply_and_enforce`` calls the function too.
+
+    Raises
+    ------
+    ValueError
+        As dask raises it, for another number of axes.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import of_ndim
+    >>> of_ndim(np.ones(2), 1, np.ones)
+    array([1., 1.])
+    """
+    found = getattr(result, "ndim", 0)
+    if found != ndim:
+        raise ValueError(
+            f"Dimension mismatch: expected output of {function} "
+            f"to have dims = {ndim}.  Got {found} instead."
+        )
+    return result
 
 
 @own("moves", "quick")
@@ -330,6 +356,12 @@ def known(function: Any) -> bool:
         return operation_of(function) is not None
     if isinstance(function, (RecordedFunction, StandIn)):
         return True
+    if type(function) is methodcaller:
+        return function.method in METHODS or function.method == "astype"
+    owner = ufunc_of(function)
+    if owner is not None:
+        joins = owner.__name__ in COMBINES and operation_of(owner) is not None
+        return joins and function.__name__ in UFUNC_METHODS and function.__name__ != "at"
     try:
         return has(function, "recorded") or function in HANDLERS
     except TypeError:

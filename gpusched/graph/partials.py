@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from types import BuiltinMethodType
 from typing import Any
 
+import numpy as np
 import tlz  # type: ignore[import-untyped]
 import toolz  # type: ignore[import-untyped]
+from dask.utils import methodcaller
 
 from gpusched.adapters.arrays import broadcast_trick
 from gpusched.record.catalogue import has
@@ -83,6 +86,20 @@ def parts(function: Any) -> Iterable[Any]:
         yield function
 
 
+def ufunc_of(method: Any) -> np.ufunc | None:
+    """Return the ufunc that a function is a method of, such as `numpy.add.reduce`; None for others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.partials import ufunc_of
+    >>> ufunc_of(np.maximum.accumulate), ufunc_of(np.maximum)
+    (<ufunc 'maximum'>, None)
+    """
+    owner = method.__self__ if type(method) is BuiltinMethodType else None
+    return owner if isinstance(owner, np.ufunc) else None
+
+
 def callables(structure: Any) -> Iterable[Any]:
     """Yield the functions among arguments, which what is called may call."""
     if type(structure) in (tuple, list):
@@ -118,6 +135,8 @@ def name_of(function: Any) -> str:
     'max'
     """
     function = bare(function)
+    if type(function) is methodcaller:
+        return str(function.method)
     function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__))
 

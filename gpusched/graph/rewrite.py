@@ -35,7 +35,7 @@ from gpusched.graph.functiontraits import (
     passes_on,
     worthwhile,
 )
-from gpusched.graph.known import enforced, exact_for, located
+from gpusched.graph.known import enforced, exact_for, located, of_ndim
 from gpusched.graph.lonejoins import copied_by_joining, of_one, only_part, own_part
 from gpusched.graph.partials import applied, name_of
 from gpusched.graph.program import Program, keep, lasts
@@ -210,9 +210,11 @@ class _Translation:
                 return self.step(task.key, found.function, args, kwargs)
         function, given = called(task)
         kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
-        if enforces(task):
+        wanted = enforces(task)
+        if wanted is not None:
             result = self.step(task.key, function, args, kwargs)
-            return self.step(task.key, enforced, (result, task.kwargs[DTYPE], function), {})
+            check = enforced if wanted == DTYPE else of_ndim
+            return self.step(task.key, check, (result, task.kwargs[wanted[1]], function), {})
         only = None if kwargs else of_one(task.func, args)
         if only is not None:
             reduced, part, axes = only

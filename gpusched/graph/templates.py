@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef, execute_subgraph
-from gpusched.graph.partials import Guard
+from gpusched.graph.partials import Guard, ufunc_of
 from gpusched.graph.program import Program
 from gpusched.plan.plan import Register
 from gpusched.record.recorded import RecordedFunction, StandIn
@@ -275,4 +275,7 @@ def identity_of(function: Any) -> Any:
     """
     if isinstance(function, (RecordedFunction, StandIn)):
         return function, type(function)
+    ufunc = ufunc_of(function)
+    if ufunc is not None:
+        return ufunc, function.__name__  # Methods are other objects each time.
     return id(function), type(function)

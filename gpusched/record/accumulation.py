@@ -128,7 +128,10 @@ def segments(recorder: Recorder, combine: str, node: Node, labels: Leaf, count: 
     if 0 in node.shape or count == 0:
         raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
     if node.dtype.kind == "c":
-        raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers by label")
+        return parts.totals(
+            recorder, combine, node,
+            lambda each: segments(recorder, combine, each, labels, count, axis, initial),
+        )  # fmt: skip
     gather_apart(recorder, [node], (id(labels), axis - node.ndim))
     shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
     errors = recorder.heeded_errors(reports_of_joining(combine, node.dtype))

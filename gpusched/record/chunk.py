@@ -19,7 +19,15 @@ from gpusched.record import parts
 from gpusched.record.branches import truth
 from gpusched.record.catalogue import why_changing, why_method_changing
 from gpusched.record.compound import Compound
-from gpusched.record.handlers import HANDLERS, METHODS, SPECIAL, honoured, noted, recording
+from gpusched.record.handlers import (
+    HANDLERS,
+    METHODS,
+    SPECIAL,
+    honoured,
+    noted,
+    recording,
+    unusual,
+)
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 from gpusched.record.views import reduce_first, view_of, waits_for_reductions
 
@@ -142,8 +150,9 @@ class LazyChunk(NDArrayOperatorsMixin):
             try:
                 if handler is None:
                     raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
+                asked = unusual(func, handler, kwargs)
                 return noted(
-                    recorder, honoured(handler, recorder, *args, **kwargs), func, args, kwargs
+                    recorder, honoured(handler, recorder, *args, **asked), func, args, kwargs
                 )
             except UnfusibleError as reason:
                 recorder.broke(func.__name__, reason.reason)

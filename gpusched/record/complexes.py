@@ -249,6 +249,218 @@ def _cos(a: Pair) -> Pair:
     return _cosh((-a[1], a[0]))
 
 
+def _tanh(a: Pair) -> Pair:
+    """Return hyperbolic tangents as the C library does: by real parts whose squares are finite.
+
+    Beyond these the real part is 1 to the last digit.
+    """
+    x, y = a
+    number = x.dtype.type
+    limit = number(10 if x.dtype == np.float32 else 22)
+    far, known = np.abs(x) > limit, np.isfinite(y)
+    angle = np.where(np.isinf(x) & ~known, number(0), y)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    near = np.where(far, number(0), x)
+    sinh = np.sinh(near)
+    divisor = np.where(far, number(1), sinh * sinh + cosine * cosine)
+    least = np.exp(-2 * np.where(far, np.abs(x), limit))
+    real = np.where(far, np.copysign(number(1), x), sinh * np.cosh(near) / divisor)
+    imaginary = sine * cosine * np.where(far, 4 * least, number(1)) / divisor
+    nothing = np.where(x == 0, x, number(math.nan))
+    straight = (np.isinf(x) & ~known) | (np.isnan(x) & (y == 0))
+    return (
+        np.where(known | np.isinf(x), real, nothing),
+        np.where(straight, np.where(known, y, np.copysign(number(0), y)), imaginary),
+    )
+
+
+def _tan(a: Pair) -> Pair:
+    imaginary, real = _tanh((a[1], a[0]))
+    return real, imaginary
+
+
+def _limits(dtype: np.dtype) -> tuple[Any, Any]:
+    """Return sizes beyond which a number is its own arcsine, or its logarithm is that of twice it.
+
+    The square of one, and of the inverse of the other, is lost beside 1.
+    """
+    number = dtype.type
+    return (number(1e-4), number(1e4)) if dtype == np.float32 else (number(1e-8), number(1e8))
+
+
+def _arcs(a: Pair) -> tuple[Any, Any, Any]:
+    """Return the parts of arcsines, and the real ones of arccosines (Hull and others, 1997).
+
+    The size of what is one away on either side along the real axis has an ellipse as its level,
+    whose axes give both parts; nothing that cancels is subtracted.
+    """
+    number = a[0].dtype.type
+    low, high = _limits(a[0].dtype)
+    x, y = np.abs(a[0]), np.abs(a[1])
+    large, small = (x > high) | (y > high), (x < low) & (y < low)
+    x, y = (np.where(large | small, number(0.5), each) for each in (x, y))
+    right, left, inside = np.hypot(x + 1, y), np.hypot(x - 1, y), x < 1
+    axis = (right + left) * number(0.5)
+    beside = left + np.abs(x - 1)
+    # A square by what is beside it, which is zero only at 1 itself.
+    flat = y * y / np.where(beside == 0, number(1), beside)
+    first = y * y / (right + (x + 1))
+    more = (first + np.where(inside, flat, beside)) * number(0.5)
+    root = np.sqrt((axis + x) * number(0.5) * (first + np.where(x <= 1, beside, flat)))
+    logarithm = np.log1p(more + np.sqrt(more * (axis + 1)))
+    x, y = np.abs(a[0]), np.abs(a[1])
+    size = np.hypot(*(np.where(large, each, number(4)) * number(0.25) for each in (x, y)))
+    imaginary = np.where(large, np.log(size) + number(math.log(8)), np.where(small, y, logarithm))
+    across = np.where(large, y, np.where(small, number(1), root))
+    arcsine = np.where(small | ((x == 0) & np.isnan(y)), x, np.arctan2(x, across))
+    arccosine = np.where((x == 0) & np.isnan(y), number(math.pi / 2), np.arctan2(across, a[0]))
+    return np.copysign(arcsine, a[0]), imaginary, arccosine
+
+
+def _arcsin(a: Pair) -> Pair:
+    real, imaginary, _ = _arcs(a)
+    return real, np.copysign(imaginary, a[1])
+
+
+def _arccos(a: Pair) -> Pair:
+    _, imaginary, real = _arcs(a)
+    return real, -np.copysign(imaginary, a[1])
+
+
+def _arcsinh(a: Pair) -> Pair:
+    imaginary, real = _arcsin((a[1], a[0]))
+    return real, imaginary
+
+
+def _arccosh(a: Pair) -> Pair:
+    _, real, imaginary = _arcs(a)
+    return real, np.copysign(imaginary, a[1])
+
+
+def _arctanh(a: Pair) -> Pair:
+    """Return inverse hyperbolic tangents as the C library does (Kahan, 1987)."""
+    number, eps = a[0].dtype.type, np.finfo(a[0].dtype).eps
+    x, y = np.abs(a[0]), np.abs(a[1])
+    large = (x > 16 / eps) | (y > 16 / eps)
+    pole = (x == 1) & (y < eps)
+    one = np.where(large | pole, number(0), x)
+    other = np.where(large, number(0), y)
+    away = one - 1
+    near = np.log1p(4 * one / (away * away + other * other)) * number(0.25)
+    close = (number(math.log(2)) - np.log(np.where(pole, y, number(1)))) * number(0.5)
+    endless = np.isinf(x) | np.isinf(y)
+    lone = np.where(large & ~endless, x, number(0)), np.where(large & ~endless, y, number(1))
+    half = np.hypot(lone[0] * number(0.5), lone[1] * number(0.5))
+    far = lone[0] / half / half * number(0.25)
+    real = np.where(endless, number(0), np.where(large, far, np.where(pole, close, near)))
+    real = np.where((x == 0) & np.isnan(y), number(0), real)
+    turned = np.arctan2(2 * other, (1 - np.where(large, number(0), x)) * (1 + x) - other * other)
+    imaginary = np.where(large, number(math.pi / 2), turned * number(0.5))
+    unknown = np.isnan(y) | (np.isnan(x) & ~np.isinf(y))
+    imaginary = np.where(unknown, number(math.nan), imaginary)
+    return np.copysign(real, a[0]), np.copysign(imaginary, a[1])
+
+
+def _arctan(a: Pair) -> Pair:
+    imaginary, real = _arctanh((a[1], a[0]))
+    return real, imaginary
+
+
+def _exp2(a: Pair) -> Pair:
+    factor = a[0].dtype.type(math.log(2))
+    return _exp((a[0] * factor, a[1] * factor))
+
+
+def _expm1(a: Pair) -> Pair:
+    half = np.sin(a[1] / 2)
+    return np.expm1(a[0]) * np.cos(a[1]) - 2 * half * half, np.exp(a[0]) * np.sin(a[1])
+
+
+def _log1p(a: Pair) -> Pair:
+    real = a[0] + 1
+    return np.log(np.hypot(real, a[1])), np.arctan2(a[1], real)
+
+
+def _sign(a: Pair) -> Pair:
+    """Return numbers of the same direction and of size 1, or zero."""
+    size = np.hypot(a[0], a[1])
+    unknown = np.isnan(size) | (np.isinf(a[0]) & np.isinf(a[1]))
+    endless, number = np.isinf(size), a[0].dtype.type
+    divisor = np.where(endless | (size == 0), number(1), size)
+
+    def part(value: Any, is_long: Any) -> Any:
+        one = np.where(is_long, np.copysign(number(1), value), number(0))
+        found = np.where(endless, one, np.where(size == 0, number(0), value / divisor))
+        return np.where(unknown, number(math.nan), found)
+
+    return part(a[0], np.isinf(a[0])), part(a[1], ~np.isinf(a[0]))
+
+
+_MOST = 100
+"""Integers less far from zero are exponents by which NumPy multiplies."""
+
+
+def _raised(a: Pair, exponent: int) -> Pair:
+    """Return powers that NumPy multiplies, by as many products as the exponent has digits."""
+    if exponent in (1, 2, 3):
+        found = a
+        for _ in range(exponent - 1):
+            found = _multiply(a, found)
+    else:
+        found, square, digits = (a[0].dtype.type(1), a[0].dtype.type(0)), a, abs(exponent)
+        while digits:
+            found = _multiply(found, square) if digits & 1 else found
+            digits >>= 1
+            square = _multiply(square, square) if digits else square
+    if exponent < 0:
+        number = a[0].dtype.type
+        zero = (a[0] == 0) & (a[1] == 0)
+        divisor = np.where(zero, number(1), found[0]), np.where(zero, number(0), found[1])
+        found = _divide((number(1), number(0)), divisor)
+    return found
+
+
+def power_by(exponent: Any, dtype: np.dtype) -> Callable[[Pair], Pair]:
+    """Return what raises numbers of a complex dtype to the power of one.
+
+    NumPy multiplies where that is a small integer. Others are powers of e by multiples of
+    logarithms, as the C library has them.
+    """
+    number = complex(dtype.type(exponent))
+    if number == 0:
+        return lambda a: (np.ones_like(a[0]), a[0].dtype.type(0))
+    whole = not number.imag and number.real.is_integer() and abs(number.real) < _MOST
+
+    def raised(a: Pair) -> Pair:
+        found = _raised(a, int(number.real)) if whole else _power(a, number)
+        return _of_zero(a, found, number.real <= 0)
+
+    return raised
+
+
+def _of_zero(a: Pair, found: Pair, negative: Any) -> Pair:
+    """Return powers, of which those of zero are zero, or not known if the exponent is negative."""
+    number = a[0].dtype.type
+    zero = (a[0] == 0) & (a[1] == 0)
+    unknown = _invalid(zero & negative)
+    of_zero = np.where(unknown, number(math.nan), number(0))
+    return np.where(zero, of_zero, found[0]), np.where(zero, of_zero, found[1])
+
+
+def _power(a: Pair, exponent: complex) -> Pair:
+    number = a[0].dtype.type
+    zero = (a[0] == 0) & (a[1] == 0)
+    base = np.where(zero, number(1), a[0]), np.where(zero, number(0), a[1])
+    size, angle = _log(base)
+    by = number(exponent.real), number(exponent.imag)
+    real, imaginary = _multiply((size, angle), by)
+    # C's product is infinite where a factor is, if its parts would be unknown.
+    lost = np.isinf(size) & np.isnan(real) & np.isnan(imaginary)
+    endless = (number(math.inf * each) for each in (exponent.real, exponent.imag))
+    first, second = (np.where(lost, *each) for each in zip(endless, (real, imaginary), strict=True))
+    return _exp((first, second))
+
+
 def _rint(a: Pair) -> Pair:
     return np.rint(a[0]), np.rint(a[1])
 
@@ -326,6 +538,17 @@ def _of_truths(function: Any) -> Callable[..., Any]:
     return lambda *pairs: function(*map(_is_true, pairs))
 
 
+def _clip(a: Pair, low: Pair, high: Pair) -> Pair:
+    return _SMALLER(_LARGER(a, low), high)
+
+
+def _of_bounds(order: Any) -> Callable[[Pair, Pair], Any]:
+    """Return a comparison as NumPy's `clip` has it: NaN is in no order, and not looked for."""
+    return lambda a, b: order(a[0], b[0]) | ((a[0] == b[0]) & order(a[1], b[1]))
+
+
+_LARGER = _chosen(_of_bounds(np.greater), skip=False)
+_SMALLER = _chosen(_of_bounds(np.less), skip=False)
 _AT_LEAST = _ordered(np.greater, np.greater_equal)
 _AT_MOST = _ordered(np.less, np.less_equal)
 
@@ -349,6 +572,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cos": _cos,
     "sinh": _sinh,
     "cosh": _cosh,
+    "tan": _tan,
+    "tanh": _tanh,
+    "arcsin": _arcsin,
+    "arccos": _arccos,
+    "arctan": _arctan,
+    "arcsinh": _arcsinh,
+    "arccosh": _arccosh,
+    "arctanh": _arctanh,
+    "exp2": _exp2,
+    "expm1": _expm1,
+    "log1p": _log1p,
+    "sign": _sign,
+    "clip": _clip,
     "rint": _rint,
     "less": _compared(np.less, np.less),
     "less_equal": _compared(np.less, np.less_equal),

@@ -5,6 +5,7 @@ The parameters of each are the ones that it honours (`gpusched.record.handlers`)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -111,10 +112,12 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
 @records(np.round, np.around, method="round")
 def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
     node = node_operand(recorder, a)
-    if node.dtype.kind != "f" or type(decimals) is not int:
+    if node.dtype.kind not in "fc" or type(decimals) is not int:
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
     if decimals == 0:
         return np.rint(a)
+    if node.dtype.kind == "c":
+        return _of_parts(recorder, node, lambda part: _round(recorder, part, decimals))
     # NumPy's own formula (numpy/_core/src/multiarray/calculation.c, PyArray_Round).
     factor = _power_of_ten(abs(decimals))
     first, second = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
@@ -135,6 +138,11 @@ def complex_parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
         raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
     val._fresh = False
     return parts_of(val._recorder, val._node, parts.apart)
+
+
+def _of_parts(recorder: Recorder, node: Node, function: Callable[[LazyChunk], Any]) -> LazyChunk:
+    """Return complex numbers whose parts are what a function makes of a node's parts."""
+    return complex_chunk(recorder, tuple(map(function, parts_of(recorder, node))))
 
 
 def _part(recorder: Recorder, val: Any, number: int) -> LazyChunk:
@@ -158,10 +166,12 @@ def _imag(recorder: Recorder, val: Any) -> Any:
 
 @records(np.angle)
 def _angle(recorder: Recorder, z: Any, deg: Any = False) -> Any:
-    if deg is not False:
-        raise UnfusibleError(GraphBreak.OPTION, "option deg")
-    first, second = complex_parts(z)
-    return np.arctan2(second, first)
+    if type(deg) not in (bool, np.bool):
+        raise UnfusibleError(GraphBreak.OPTION, f"option deg {deg!r}")
+    real = isinstance(z, LazyChunk) and z.dtype.kind != "c"
+    first, second = (z, 0) if real else complex_parts(z)
+    found = np.arctan2(second, first)
+    return found * (180 / math.pi) if deg else found
 
 
 @records(np.real_if_close)
@@ -181,6 +191,9 @@ def _copy(recorder: Recorder, a: Any) -> Any:
 def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = None,
                 neginf: Any = None) -> Any:  # fmt: skip
     node = node_operand(recorder, x)
+    if node.dtype.kind == "c":
+        given = {"nan": nan, "posinf": posinf, "neginf": neginf}
+        return _of_parts(recorder, node, lambda part: _nan_to_num(recorder, part, **given))
     if node.dtype.kind != "f":
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
     limits = np.finfo(node.dtype)
@@ -194,7 +207,7 @@ def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = Non
 @records(np.isclose)
 def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8,
              equal_nan: bool = False) -> Any:  # fmt: skip
-    if not all(isinstance(v, LazyChunk) and v.dtype.kind == "f" for v in (a, b)):
+    if not all(isinstance(v, LazyChunk) and v.dtype.kind in "fc" for v in (a, b)):
         raise UnfusibleError(GraphBreak.DTYPE, "operands that are not floating")
     close = (abs(a - b) <= (atol + rtol * abs(b))) & np.isfinite(b) | (a == b)
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
@@ -372,8 +385,8 @@ def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any, shape: Any) -> An
     if not isinstance(fill, bool | int | float | np.generic):
         raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
     target = node_operand(recorder, a).dtype if dtype is None else np.dtype(dtype)
-    # The caller may change a list.
-    shape = a.shape if shape is None else _kept(shape)
+    # As NumPy takes it, or refuses it.
+    shape = a.shape if shape is None else np.broadcast_to(np.int8(), shape).shape
     found = recorder.call(recorder.device.full, (shape, fill, target), {}, copies=True)
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 

@@ -106,6 +106,37 @@ def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(handler)
 
 
+@lru_cache(maxsize=512)
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of one of NumPy's functions, with what each is if it is not given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # compiled, without a signature
+        return {}
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def is_default(function: Callable[..., Any], name: str, value: Any) -> bool:
+    """Return whether an option of a call of NumPy's is what it would be if it were not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.handlers import is_default
+    >>> is_default(np.sum, "out", None), is_default(np.sum, "out", 0), is_default(np.sum, "axis", 0)
+    (True, False, False)
+    """
+    found = _defaults(function).get(name, inspect.Parameter.empty)
+    return value is found or (type(value) is type(found) is str and value == found)
+
+
+def unusual(function: Callable[..., Any], handler: Callable[..., Any],
+            kwargs: dict[str, Any]) -> dict[str, Any]:  # fmt: skip
+    """Return options of a call without those that ask for nothing and that its handler lacks."""
+    known = signature_of(handler).parameters
+    return {n: v for n, v in kwargs.items() if n in known or not is_default(function, n, v)}
+
+
 def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a handler; `UnfusibleError` for an argument that it does not know.
 

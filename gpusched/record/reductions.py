@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,12 @@ from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.plan.expression import Apply, Node, UnfusibleError
 from gpusched.record.accumulation import reduction
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, node_of, node_operand
+from gpusched.record.chunk import LazyChunk, node_of, node_operand, recorder_of
 from gpusched.record.functions import complex_parts
 from gpusched.record.handlers import UFUNC_METHODS, records
 from gpusched.record.moments import moments
 from gpusched.record.record import Recorder
+from gpusched.record.ufuncs import complex_chunk
 from gpusched.record.windows import window_total
 
 
@@ -56,9 +58,10 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
     """
     if combine in ("add", "multiply"):
         return total_dtype(dtype, wanted)
-    if wanted is not None:
+    found = np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype
+    if wanted is not None and np.dtype(wanted) != found:
         raise UnfusibleError(GraphBreak.OPTION, "option dtype")
-    return np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype
+    return found
 
 
 def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
@@ -72,7 +75,11 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    if _is_alone(recorder, node, axes):
+    if node.dtype.kind == "c" and combine != "add" and axes:
+        whole = _of_complex(LazyChunk(recorder, node), combine, axes)
+        index = tuple([0 if k in axes and not keep else slice(None) for k in range(node.ndim)])
+        found = node_of(whole[index])
+    elif _is_alone(recorder, node, axes):
         index = tuple(0 if k in axes and not keep else slice(None) for k in range(node.ndim))
         found = node_of(LazyChunk(recorder, node)[index])
     else:
@@ -80,6 +87,55 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             node = recorder.cast(given, window_total(recorder, given, wanted, _count(node, axes)))
         found = recorder.cast(reduction(recorder, combine, node, axes, keep), wanted)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
+
+
+def _of_complex(a: LazyChunk, combine: str, axes: tuple[int, ...]) -> Any:
+    """Return products or extremes of complex numbers, with axes of length 1."""
+    if 0 in a.shape:
+        raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
+    if combine == "multiply":
+        for axis in axes:
+            a = _product(a, axis)
+        return a
+    if combine not in ("maximum", "minimum", "fmax", "fmin"):
+        raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
+    return _extreme_of_complex(a, combine, axes)
+
+
+def _product(a: LazyChunk, axis: int) -> LazyChunk:
+    """Return products along an axis: of its halves, and of those of the results, until one is left.
+
+    Both parts of a product take both parts of its factors, so that no kernel joins parts alone.
+    """
+    before, rest = (slice(None),) * axis, []
+    while (length := a.shape[axis]) > 1:
+        if length % 2:
+            rest.append(a[*before, -1:])
+        half = length // 2
+        a = a[*before, :half] * a[*before, half : 2 * half]
+        recorder_of(a).register(node_of(a))  # What is computed of a view is computed for each.
+    for each in rest:
+        a = a * each
+    return a
+
+
+def _extreme_of_complex(a: LazyChunk, combine: str, axes: tuple[int, ...]) -> LazyChunk:
+    """Return the largest or least complex numbers: by real parts, and of these by imaginary ones.
+
+    Of several zeros, it has any one's signs. Where NumPy takes one of several NaN, the first of
+    them, it repeats the calls.
+    """
+    first, second = complex_parts(a)
+    end = -math.inf if combine in ("maximum", "fmax") else math.inf
+    join = partial(reduced, a._recorder, axis=axes, keepdims=True)
+    order, unknown = "maximum" if end < 0 else "minimum", np.isnan(a)
+    skips = combine in ("fmax", "fmin")
+    lost = join(unknown, combine="logical_and" if skips else "logical_or")
+    real = join(np.where(unknown, end, first), combine=order)
+    imaginary = join(np.where(~unknown & (first == real), second, end), combine=order)
+    nothing = math.nan
+    pair = np.where(lost, nothing, real), np.where(lost, nothing, imaginary)
+    return report_if_nan(complex_chunk(a._recorder, pair))
 
 
 def _is_alone(recorder: Recorder, node: Node, axes: tuple[int, ...]) -> bool:
@@ -124,8 +180,6 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     if dtype is None and node.dtype.kind == "c":
         dtype = part(node.dtype)
     kept = np.dtype(dtype or node.dtype)
-    if kept == HALF:
-        raise UnfusibleError(GraphBreak.DTYPE, "variance in float16, each step of which is rounded")
     count = _count(node, axis)
     divisor = count - ddof
     if divisor <= 0:
@@ -134,6 +188,12 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     if not axes or 0 in node.shape:
         raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
     keep = _keeps(keepdims)
+    if kept == HALF:
+        # As NumPy computes it: each step is rounded, but the quotients are of float64.
+        values = a.astype(HALF)
+        mean = (np.sum(values, axis=axes, keepdims=True) / np.int64(count)).astype(HALF)
+        found = np.sum(np.square(values - mean), axis=axes, keepdims=keep)
+        return (found / np.int64(divisor)).astype(HALF)
     if node.dtype.kind == "c":
         both = (moments(each, axes, count, keep, dtype=kept) for each in complex_parts(a))
         first, second = (each.squares for each in both)
@@ -195,8 +255,8 @@ def _nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     node = node_operand(recorder, a)
     if node.dtype.kind not in "fc":
         return _mean(recorder, a, axis, dtype, keepdims=keepdims)
-    if dtype is not None or node.dtype.kind == "c" or node.dtype == HALF:
-        raise UnfusibleError(GraphBreak.DTYPE, f"a mean without NaN of {node.dtype}, or in another")
+    if dtype is not None:
+        raise UnfusibleError(GraphBreak.OPTION, "a mean without NaN in another dtype")
     total = _nansum("add", recorder, a, axis, keepdims=keepdims)
     count = reduced(recorder, ~np.isnan(a), axis, keepdims=keepdims)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -207,9 +267,8 @@ def _nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
 def _nanextreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
                 keepdims: Any = False) -> Any:  # fmt: skip
     found = reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
-    if found.dtype.kind != "f":
-        return found
-    return report_if_nan(found)
+    # Complex ones are looked at already.
+    return report_if_nan(found) if found.dtype.kind == "f" else found
 
 
 def _total(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,

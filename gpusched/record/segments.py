@@ -1,7 +1,8 @@
 """Segmented reductions: what has the same label along an axis is joined, as in a group-by.
 
 The kernels read values once and keep the results of all labels in the cache. NumPy's functions that
-are such reductions (`numpy.bincount`, ``numpy.add.reduceat``) are recorded in terms of `reduced`.
+are such reductions (`numpy.bincount`, ``numpy.add.reduceat``, ``numpy.add.at``) are recorded in
+terms of `reduced`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import part
 from gpusched.emit.generate import identity_value
-from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.plan.expression import Leaf, Node, UnfusibleError, resolve_dtypes
 from gpusched.record.accumulation import segments
-from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.chunk import LazyChunk, node_of, operand
 from gpusched.record.derived import derived
-from gpusched.record.gathers import LABEL, at
+from gpusched.record.gathers import LABEL, at, located
 from gpusched.record.handlers import UFUNC_METHODS, axis_of, records
 from gpusched.record.moments import corrected, held_in
 from gpusched.record.record import Recorder
 from gpusched.record.reductions import joined_dtype
+from gpusched.record.ufuncs import elementwise
 
 
 def placed(labels: np.ndarray, count: int) -> np.ndarray:
@@ -78,7 +81,8 @@ def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtyp
     recorder, node = array._recorder, array._node
     value = recorder.cast(node, node.dtype if dtype is None else np.dtype(dtype))
     if initial is None:
-        initial = identity_value(combine, value.dtype)
+        own = part(value.dtype) if value.dtype.kind == "c" else value.dtype
+        initial = identity_value(combine, own)
     found = segments(recorder, combine, value, marks, count, axis, initial)
     return LazyChunk(recorder, found, fresh=True)
 
@@ -177,8 +181,59 @@ def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
     wanted = joined_dtype(name, self.dtype, dtype)
     labels = np.searchsorted(starts, np.arange(length), side="right") - 1
     # NumPy starts from each segment's first element, which may be a negative zero.
-    initial = -0.0 if name == "add" and wanted.kind == "f" else None
+    initial = -0.0 if name == "add" and wanted.kind in "fc" else None
     return reduced(self, labels, len(starts), name, axis, wanted, initial)
 
 
 UFUNC_METHODS["reduceat"] = _reduceat
+
+
+def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
+    """Record ``ufunc.at``, which joins values to the elements at some positions.
+
+    What has the same position is joined first, and that with the array.
+    """
+    recorder, node = self._recorder, self._node
+    if not self._fresh or not node.shape or values is self or indices is self:
+        raise UnfusibleError(GraphBreak.CHANGES, "changes a chunk in place")
+    axis, marks = _positions(node.ndim, indices)
+    places, length = operand(recorder, marks), node.shape[axis]
+    if not isinstance(places, Node) or places.dtype.kind not in "iu" or not places.shape:
+        raise UnfusibleError(GraphBreak.OPERAND, "positions that are not integers")
+    value = values if isinstance(values, LazyChunk) else np.asarray(values)
+    shape = (*node.shape[:axis], *places.shape, *node.shape[axis + 1 :])
+    if 0 in shape:
+        raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
+    # One loop for all: each step would be rounded to the array's dtype otherwise.
+    one, other, found = resolve_dtypes(ufunc, (node, operand(recorder, value)))
+    if not one == found == node.dtype:
+        raise UnfusibleError(GraphBreak.DTYPE, f"{value.dtype} joined to {node.dtype}")
+    whole: Any = LazyChunk(recorder, recorder.cast(operand(recorder, value), other))
+    whole = np.broadcast_to(whole if whole.shape else whole[None], shape)
+    if len(places.shape) != 1:
+        whole = np.reshape(whole, (*shape[:axis], -1, *node.shape[axis + 1 :]))
+        flat: Any = np.reshape(LazyChunk(recorder, places), -1)
+        places = node_of(flat)
+    labels = LazyChunk(recorder, derived(recorder, places, located, length, axis))
+    joined = reduced(whole, labels, length, ufunc.__name__, axis)
+    result = elementwise(recorder, ufunc, (LazyChunk(recorder, node), joined))
+    self._node = recorder.cast(node_of(result), node.dtype)
+
+
+def _positions(ndim: int, indices: Any) -> tuple[int, Any]:
+    """Return along which axis an index chooses positions, and which; it takes all of the others."""
+    if not isinstance(indices, tuple):
+        return 0, indices
+    rows = [k for k, item in enumerate(indices) if isinstance(item, LazyChunk | np.ndarray)]
+    others = [item for k, item in enumerate(indices) if k not in rows]
+    if len(rows) != 1 or any(item is not Ellipsis and item != slice(None) for item in others):
+        raise UnfusibleError(GraphBreak.INDEX, "positions along several axes")
+    (place,) = rows
+    before = indices[:place].count(Ellipsis)
+    axis = place + before * (ndim - len(indices))
+    if others.count(Ellipsis) > 1 or not 0 <= axis < ndim or len(indices) > ndim + before:
+        raise UnfusibleError(GraphBreak.INDEX, "too many indices")
+    return axis, indices[place]
+
+
+UFUNC_METHODS["at"] = _at

@@ -49,7 +49,9 @@ class Lanes:
     """Elements by the results that they are selected for."""
 
     array: LazyChunk
-    """As they were given."""
+    """In the dtype that they are selected in."""
+    dtype: np.dtype
+    """Of the elements as they were given."""
     axes: tuple[int, ...]
     """Those that a lane goes along."""
     table: Table
@@ -60,6 +62,15 @@ class Lanes:
     """Of a lane: a number, or a lazy chunk of one for each result's."""
     ordered: bool = False
     """Whether the elements of each are in order, NaN behind all others."""
+
+    def ends(self, before: Any, after: Any) -> tuple[Any, Any]:
+        """Return the elements of a rank, and of the one after it, as they were given."""
+        first = self.element(before)
+        return self.given(first), self.given(self.next(after, first))
+
+    def given(self, found: LazyChunk) -> Any:
+        """Return selected elements as they were given."""
+        return found if found.dtype == self.dtype else found.astype(self.dtype)
 
     @property
     def recorder(self) -> Recorder:
@@ -152,8 +163,9 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     UnfusibleError
         Where no kernel selects from them; the message is the reason.
     """
-    if not isinstance(array, LazyChunk) or not array.shape or array.dtype == HALF:
+    if not isinstance(array, LazyChunk) or not array.shape:
         raise UnfusibleError(GraphBreak.DTYPE, "elements that are not an array of floats")
+    given = array.dtype
     exact = array.dtype.kind == "f" or array.dtype.itemsize <= 4
     if array.dtype.kind not in kinds or not exact:
         raise UnfusibleError(GraphBreak.DTYPE, f"a selection from {array.dtype}")
@@ -168,14 +180,15 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     ordered = not recorder.device.can.host_memory and math.prod(kept) < LANES * LANES
     if length > LONGEST_LANE and not ordered:
         raise UnfusibleError(GraphBreak.NO_KERNEL, f"a selection among {length:,} elements")
-    if array.dtype.kind != "f":
-        array = array.astype(np.float64)
+    if given.kind != "f" or given == HALF:
+        array = array.astype(np.float32 if given == HALF else np.float64)
     if ordered:
         leaf = derived(recorder, array._node, in_order, axes, length)
     else:
         leaf = derived(recorder, array._node, side_by_side, axes, unfilled=unfilled)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
-    return Lanes(array, axes, table_of(recorder, leaf), recorder.constant(starts), length, ordered)
+    table = table_of(recorder, leaf)
+    return Lanes(array, given, axes, table, recorder.constant(starts), length, ordered)
 
 
 def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
@@ -237,15 +250,26 @@ def ends_of(labels: np.ndarray, count: int) -> np.ndarray:
 def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     lanes = lanes_of(a, axis, "fiu")
     found = _middle(lanes, lanes.length)
-    return _with_nan(a, lanes, found, keepdims)
+    return _with_nan(a, lanes, _mean_of(lanes, found), keepdims)
 
 
 @records(np.nanmedian)
 def _nanmedian(recorder: Recorder, a: Any, axis: Any = None, *,
                keepdims: Any = False) -> Any:  # fmt: skip
+    if _are_integers(a):
+        return _median(recorder, a, axis, keepdims=keepdims)
     lanes = lanes_of(a, axis)
-    found = _middle(lanes, lanes.numbers())
+    found = _mean_of(lanes, _middle(lanes, lanes.numbers()))
     return _kept(report_if_nan(found), lanes, keepdims)
+
+
+def _are_integers(a: Any) -> bool:
+    return isinstance(a, LazyChunk) and a.dtype.kind in "iu"
+
+
+def _mean_of(lanes: Lanes, found: Any) -> Any:
+    """Return means of selected elements in NumPy's dtype: that of floats, which it rounds once."""
+    return lanes.given(found) if lanes.dtype.kind == "f" else found
 
 
 def _middle(lanes: Lanes, numbers: Any) -> Any:
@@ -261,7 +285,9 @@ def _middle(lanes: Lanes, numbers: Any) -> Any:
 def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
               keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
-    lanes = lanes_of(a, axis)
+    lanes = lanes_of(a, axis, "fiu")
+    if type(q) is int and _are_integers(a):
+        raise UnfusibleError(GraphBreak.OPERAND, "an integer quantile, which is an element")
     places: Any
     if isinstance(q, LazyChunk):
         register = Register(recorder.register(q._node))
@@ -270,12 +296,11 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
     else:
         places = quantile_places(np.asarray(q), lanes.length, method)
     before, after, share = (_before(lanes, each) for each in places)
-    first = lanes.element(before)
     if is_discrete(method):
-        return _with_nan(a, lanes, first, keepdims)
+        return _with_nan(a, lanes, lanes.given(lanes.element(before)), keepdims)
     # A number of Python's leaves float32 what it is.
     share = float(share) if type(q) in (int, float) else share
-    return _with_nan(a, lanes, between(first, lanes.next(after, first), share), keepdims)
+    return _with_nan(a, lanes, between(*lanes.ends(before, after), share), keepdims)
 
 
 @records(np.nanquantile)
@@ -284,15 +309,16 @@ def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method
     q = _given(q, method)
     if method != "linear":
         raise UnfusibleError(GraphBreak.OPTION, f"option method {method!r}")
+    if _are_integers(a):
+        return _quantile(recorder, a, q, axis, keepdims=keepdims)
     lanes = lanes_of(a, axis)
     last = lanes.numbers() - 1
     places = last * _quantiles(recorder, lanes, q)
     before = np.minimum(np.floor(places).astype(RANK), last)
-    first = lanes.element(before)
-    second = lanes.next(np.minimum(before + 1, last), first)
-    share = places - before
-    share = share.astype(a.dtype) if type(q) in (int, float) else share
-    return _kept(between(first, second, share), lanes, keepdims)
+    first, second = lanes.ends(before, np.minimum(before + 1, last))
+    number = type(q) in (int, float)
+    found = between(first, second, places - before, a.dtype if number else None)
+    return _kept(found, lanes, keepdims)
 
 
 def short_nanquantile(a: LazyChunk, q: Any, axis: Any, method: Any, keepdims: Any) -> Any:
@@ -357,10 +383,22 @@ def _before(lanes: Lanes, array: Any) -> Any:
     return array[(..., *[np.newaxis] * lanes.starts.ndim)] if array.ndim else array
 
 
-def between(first: Any, second: Any, share: Any) -> Any:
-    """Return NumPy's interpolation between numbers."""
-    apart = second - first
-    return np.where(share >= 0.5, second - apart * (1 - share), first + apart * share)
+def between(first: Any, second: Any, share: Any, dtype: np.dtype | None = None) -> Any:
+    """Return NumPy's interpolation between numbers.
+
+    Parameters
+    ----------
+    first, second
+        The numbers.
+    share
+        How far the result is from the first, from 0 to 1.
+    dtype
+        What shares are rounded to where they are numbers of Python's in NumPy, as is what they lack
+        to 1; None where they are not.
+    """
+    apart, rest = second - first, 1 - share
+    near, far = (share, rest) if dtype is None else (share.astype(dtype), rest.astype(dtype))
+    return np.where(share >= 0.5, second - apart * far, first + apart * near)
 
 
 def _with_nan(a: LazyChunk, lanes: Lanes, found: Any, keepdims: Any) -> Any:

@@ -174,11 +174,15 @@ def _is_complex(operand: Any) -> bool:
 
 def _of_complex(recorder: Recorder, ufunc: np.ufunc, operands: tuple[Any, ...]) -> LazyChunk:
     """Return a ufunc's result for operands that are complex."""
-    function = complexes.FUNCTIONS.get(ufunc.__name__)
+    function, dtypes = complexes.FUNCTIONS.get(ufunc.__name__), resolve_dtypes(ufunc, operands)
+    if ufunc in (np.power, np.float_power):
+        base, exponent = operands
+        if isinstance(exponent, Node):
+            raise UnfusibleError(GraphBreak.NO_KERNEL, "complex power whose exponent is an array")
+        function, operands = complexes.power_by(exponent, dtypes[-1]), (base,)
     if function is None:
         raise UnfusibleError(GraphBreak.DTYPE, "no kernel for complex numbers")
-    dtypes = resolve_dtypes(ufunc, operands)[: ufunc.nin]
-    nodes = (recorder.cast(o, d) for o, d in zip(operands, dtypes, strict=True))
+    nodes = [recorder.cast(o, d) for o, d in zip(operands, dtypes, strict=False)]
     return complex_chunk(recorder, function(*(parts_of(recorder, node) for node in nodes)))
 
 

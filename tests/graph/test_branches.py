@@ -324,9 +324,10 @@ ASKS = (
 )  # fmt: skip
 STEPS = (
     "y = x + 1", "y = np.where(np.isnan(y), 0, y)", "y = y.copy(); y[y < 0] = 7", "y = x * 2 - y",
-    "y = y / 3", "x = y", "y = np.abs(y)", "y = y - y.max()", "return y * 2",
+    "y = y / 3", "x = y", "y = np.abs(y)", "y = y - y.max() - 1", "return y * 2",
     "y = y.copy(); y[0] = 1", "y = np.maximum(x, y)",
 )  # fmt: skip
+"""Of the largest zero, NumPy's sign depends on where the array is in memory: one less has none."""
 NUMBERS = -1.5, 0.0, -0.0, 0.25, 1.0, 2.0, np.nan, np.inf, -np.inf
 
 

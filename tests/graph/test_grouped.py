@@ -171,7 +171,28 @@ def test_months_of_a_resampling_are_kernels() -> None:
     assert not any("_reduce_blockwise" in str(each) for each in found.breaks)
 
 
-def test_labels_that_are_not_a_row_of_integers_are_flox_s() -> None:
+@pytest.mark.parametrize("places", [(10, 12), exhaustive((5, 12))[0]])
+@pytest.mark.parametrize("name", ["mean", "any", *exhaustive("std", "max", "all")])
+def test_labels_of_two_axes(name: str, places: Any) -> None:
+    """As those of zones of a map are."""
+    data = field().isel(x=slice(None, 12), y=slice(None, 10), time=slice(None, 200))
+    data = data.chunk(time=100, y=places[0], x=places[1])
+    numbers = np.random.default_rng(1).integers(0, 5, (10, 12))
+    zones = xr.DataArray(numbers, dims=("y", "x"), name="zone")
+
+    def build() -> Any:
+        if name in ("any", "all"):
+            chosen = data > 8 if name == "any" else data > -30
+            return getattr(chosen.groupby(zones), name)()
+        return getattr(data.groupby(zones), name)()
+
+    expected, found, fused = computed(build)
+    assert found.dtype == expected.dtype and found.shape == expected.shape == (200, 5)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert fused >= 2
+
+
+def test_labels_that_are_not_along_the_last_axes_are_flox_s() -> None:
     data = field().isel(x=slice(None, 10)).chunk(time=-1)
     places = xr.DataArray(np.arange(DAYS * 30).reshape(DAYS, 30) % 7, dims=("time", "y"))
     groups = data.assign_coords(place=places).groupby("place")

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from gpusched.backends.cache import reference
 from gpusched.backends.devices import HOST
 from gpusched.editing.samples import sample
+from gpusched.plan.expression import UnrecordableError
 from gpusched.record.segments import moments, placed, reduced
 from gpusched.tuning.cases import random_case
 from tests.record.recording import BACKENDS, check, record
@@ -226,3 +227,55 @@ def test_samples_for_tuning_have_labels_of_results_that_exist() -> None:
     assert set(made.inputs[kernel.labels].buffer.tolist()) <= {0, -1}
     case = random_case(kernel, found.launches[0], HOST)
     assert set(case.inputs[kernel.labels].tolist()) <= {0, -1}
+
+
+LABELS = np.array([0, 2, 1, -1, 3, 3, 0, 0, 2, 5, 4, 1])
+"""Of twelve elements; one counts from the end."""
+
+AT = {
+    "sums": lambda x, k: (np.add, np.zeros_like(x, shape=(7, 4)), k, x * 2),
+    "largest": lambda x, k: (np.maximum, np.full_like(x, -np.inf, shape=(7, 4)), k, x * 2),
+    "of one axis": lambda x, k: (np.add, np.zeros_like(x, shape=7), k, (x * 2)[:, 0]),
+    "another axis": lambda x, k: (
+        np.add,
+        np.zeros_like(x, shape=(3, 7)),
+        (slice(None), k),
+        x.T[:3],
+    ),
+    "the last axis": lambda x, k: (np.add, np.zeros_like(x, shape=(3, 7)), (..., k), x.T[:3]),
+    "counts": lambda x, k: (np.add, np.zeros_like(x, "i8", shape=7), k, np.int64(1)),
+    "two axes": lambda x, k: (np.add, np.zeros_like(x, shape=7), np.reshape(k, (3, 4)), x[:3] * 2),
+    "onto others": lambda x, k: (np.add, x * 2, k, x[:1] + 1),
+    "products": lambda x, k: (np.multiply, x * 2, k, x + 1),
+    "complex": lambda x, k: (np.add, np.zeros_like(x, "c16", shape=(7, 4)), k, x * 2j),
+}
+
+
+@pytest.mark.parametrize("name", AT)
+def test_what_is_joined_at_positions(name: str) -> None:
+    def joined(x: Any, labels: Any) -> Any:
+        ufunc, target, index, values = AT[name](x, labels)
+        ufunc.at(target, index, values)
+        return target + 1
+
+    x = RANDOM.normal(size=(12, 4))
+    found = record(joined, x, LABELS, backend="python")
+    assert not found.recorder.breaks
+    np.testing.assert_allclose(found.result, joined(x, LABELS), rtol=1e-13)
+    np.testing.assert_allclose(found.run(x, LABELS[::-1].copy()), joined(x, LABELS[::-1]))
+    with pytest.raises(IndexError, match="index 12 is out of bounds for axis"):
+        found.run(x, np.append(LABELS[:-1], 12))
+
+
+REFUSED_AT = {
+    "another dtype": lambda x, k: np.add.at(np.zeros_like(x, "f4", shape=7), k, x[:, 0] * 1),
+    "what others see": lambda x, k: np.add.at(x, k, x * 2),
+    "a real array": lambda x, k: np.add.at(np.zeros((12, 4)), k, x * 2),
+    "two rows of positions": lambda x, k: np.add.at(x * 2, (k, k % 4), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_AT)
+def test_what_ends_a_recording_before_it_is_changed(name: str) -> None:
+    with pytest.raises(UnrecordableError):
+        record(lambda x, k: REFUSED_AT[name](x, k), np.ones((12, 4)), LABELS, backend="python")

@@ -165,13 +165,54 @@ def test_recording_moves_no_elements(tier: str, monkeypatch: pytest.MonkeyPatch)
     assert len(moved) == (0 if tier == "unfused" else 4)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "u2", "i4"])
+@pytest.mark.parametrize("length", [1, 12, 37])
+def test_arithmetic_between_elements_is_that_of_their_dtype(dtype: str, length: int) -> None:
+    array = (60 * RANDOM.normal(size=(length, 6))).astype("i8").astype(dtype)
+    if dtype == "i1":
+        array[[0, -1], 0] = -128, 127  # whose difference it cannot hold
+    if dtype[0] == "f":
+        array /= 7
+
+    def selected(a: Any) -> Any:
+        several = np.array([0.1, 0.9, 0.97])
+        return (np.median(a, axis=0), np.nanmedian(a, axis=0), np.quantile(a, 0.66, axis=0),
+                np.nanquantile(a, 0.9, axis=0), np.percentile(a, 33.0, axis=0, method="lower"),
+                np.nanpercentile(a, several * 100, axis=0),
+                np.quantile(a, several, axis=0))  # fmt: skip
+
+    found = record(selected, array, backend="python")
+    assert not found.recorder.breaks
+    for one, other in zip(found.result, selected(array), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def test_shares_of_numbers_are_rounded_as_what_is_left_is() -> None:
+    """NumPy has a number of Python's as the share, and rounds it, and what it lacks to 1."""
+    array = RANDOM.normal(size=(12, 40)).astype("f4")
+    array[RANDOM.random(array.shape) < 0.2] = np.nan
+    array[0] = 0
+    for q in (0.1, 0.66, 0.9):
+        found = record(lambda a, q=q: np.nanquantile(a, q, axis=0), array, backend="python").result
+        np.testing.assert_array_equal(found, np.nanquantile(array, q, axis=0))
+
+
 def test_what_is_left_to_numpy() -> None:
     for function, array, reason in (
-        (lambda a: np.median(a, axis=0), FULL.astype("f2"), GraphBreak.DTYPE),
+        (
+            lambda a: np.quantile(a, 1, axis=0),
+            RANDOM.integers(0, 9, (4, 5), "u2"),
+            GraphBreak.OPERAND,
+        ),
         (lambda a: np.median(a, axis=0), RANDOM.integers(0, 9, (4, 5)), GraphBreak.DTYPE),
         (lambda a: np.quantile(a, np.array([0, 1]), axis=0), FULL, GraphBreak.OPERAND),
         (lambda a: np.nanquantile(a, 0.5, axis=0, method="lower"), FULL, GraphBreak.OPTION),
-        (lambda a: np.quantile(a, 0.5, axis=0, overwrite_input=False), FULL, GraphBreak.OPTION),
+        (
+            lambda a: np.quantile(a, 0.5, axis=0, weights=np.ones(len(a)), method="inverted_cdf"),
+            FULL,
+            GraphBreak.OPTION,
+        ),
     ):
         found = record(function, array, backend="python")
         assert found.recorder.breaks[0][1].kind == reason

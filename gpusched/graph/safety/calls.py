@@ -37,7 +37,7 @@ from gpusched.graph.safety.kinds import (
 )
 from gpusched.graph.safety.outside import CONVERTING, FILLING
 from gpusched.record.catalogue import has, method_has, recorded_form
-from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS, signature_of
+from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS, signature_of, unusual
 from gpusched.record.recorded import Freezable, RecordedFunction
 
 Names = dict[str, Any]
@@ -71,6 +71,8 @@ _INFORMATION = (np.finfo, np.iinfo)
 _CREATING = (np.arange, np.array, np.asarray, np.eye, np.identity, np.linspace, *FILLING)
 _JOINING = {np.concatenate: 1, np.ravel_multi_index: 1, np.select: 2, np.stack: 1}
 """Functions whose first arguments are lists or tuples of arrays, and how many are."""
+_RETURNING = (np.histogram, np.histogramdd)
+"""Functions that return some of what they are given, as edges of bins."""
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
 
@@ -193,11 +195,15 @@ def _recorded(function: Any, args: Sequence[Any], names: Names) -> Any:
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> Any:
     name = function.__name__
+    handler = HANDLERS[function]
+    values = {each: kind.value for each, kind in names.items() if isinstance(kind, Known)}
+    usual = values.keys() - unusual(function, handler, values).keys()
+    names = {each: kind for each, kind in names.items() if each not in usual}
     lists = _JOINING.get(function, 0)
     args = [*(_of_several(name, kind, lists > 1) for kind in args[:lists]), *args[lists:]]
     if function in _OF_SHAPES and len(args) == 1 and is_shape(args[0]) and not names:
         return Kind.PLAIN
-    _check(name, HANDLERS[function], args, names)
+    _check(name, handler, args, names, function not in _RETURNING)
     if function in _PLAIN_RESULTS:
         return _PLAIN_RESULTS[function]
     if not any(map(is_array, (*args, *names.values()))):
@@ -220,8 +226,13 @@ def _of_several(name: str, kind: Any, numbers: bool) -> Any:
     return Kind.NUMBERS if Kind.NUMBERS in several else Kind.SHAPE
 
 
-def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: Names) -> None:
-    """Raise `Unsafe` for a call with arguments that a handler does not honour."""
+def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: Names,
+           numbers: bool = False) -> None:  # fmt: skip
+    """Raise `Unsafe` for a call with arguments that a handler does not honour.
+
+    `numbers` says whether an array that the function has made of numbers may be among them: it is
+    copied where it is read, and is not among the results.
+    """
     try:
         signature_of(handler).bind(None, *args, **names)
     except TypeError as error:
@@ -230,8 +241,9 @@ def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: N
             f"calls {name} with arguments that no kernel honours ({error})",
         )
     given = (*args, *names.values())
-    # NumPy reads the lists that it is given, and keeps none.
-    _check_each(name, given, lambda kind: is_array(kind) or is_settled(kind) or is_listed(kind))
+    # NumPy reads the lists that it is given, and keeps none; nor does it the function's own arrays.
+    _check_each(name, given, lambda kind: is_array(kind) or is_settled(kind) or is_listed(kind)
+                or (numbers and kind is Kind.NUMBERS))  # fmt: skip
 
 
 def _check_each(name: str, kinds: Iterable[Any], allowed: Callable[[Any], bool]) -> None:
@@ -246,10 +258,18 @@ def method(called: Method, args: Sequence[Any], names: Names) -> Any:
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
         name = f"{ufunc.__name__}.{called.name}"
+        if called.name == "at" and len(args) > 1 and isinstance(args[1], Items):
+            _check_each(name, args[1].items, lambda kind: is_array(kind) or is_settled(kind)
+                        or kind is Kind.NUMBERS)  # fmt: skip
+            args = [args[0], Known(None), *args[2:]]
         if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None or not args:
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
-        _check(name, UFUNC_METHODS[called.name], (Known(None), *args[1:]), names)
+        _check(name, UFUNC_METHODS[called.name], (Known(None), *args[1:]), names, numbers=True)
         _check_each(name, args[:1], is_array)
+        if called.name == "at":
+            if args[0] is not Kind.FRESH:
+                refuse(GraphBreak.OWN_CHANGES, f"calls {name} of an array that is not new")
+            return Known(None)
         return Kind.ARRAY
     if called.name == "astype":
         return _astype(args, names)

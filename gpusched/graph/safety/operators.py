@@ -234,7 +234,8 @@ def item(owner: Any, index: Any) -> Any:
     """Return the kind of ``owner[index]``, which shows what the owner holds."""
     if is_array(owner):
         parts = items_of(index) if items_of(index) is not None else (index,)
-        if all(is_operand(part) or is_shape(part) or is_listed(part) for part in parts or ()):
+        if all(is_operand(part) or is_shape(part) or is_listed(part) or part is Kind.NUMBERS
+               for part in parts or ()):  # fmt: skip
             return Kind.ARRAY
         refuse(GraphBreak.OWN_DECIDES, f"takes an item by {described(index)}")
     if owner is Kind.NUMBERS and (is_plain(index) or is_shape(index)):
