@@ -25,8 +25,6 @@ def collects(x: Any) -> Any:
         parts.append(scaled(x, k))
     parts.extend([x, x + 1])
     parts.extend(x * k for k in (5, 6))
-    parts.insert(0, parts.pop())
-    parts.reverse()
     parts += [x]
     parts[0] = x * 7
     last = parts[-1]
@@ -254,6 +252,8 @@ UNSAFE = [
     changes_one_of_two,
     lambda x: [x, x].index(x) + x,
     lambda x: [x, x + 1].remove(x) or x,
+    lambda x: [x, x + 1].pop(),
+    lambda x: [x].append(x, x) or x,
     lambda x: x if x in [1, x] else x + 1,
     lambda x: [x] == [x] or x,
     lambda x: x.sum(axis=[x]),
@@ -284,7 +284,7 @@ STATEMENTS = [
     "l.extend([y, z])", "l.extend(m)", "l.extend(v * 2 for v in tuple(l))", "l += [z]", "l += l",
     "l = l + [z]", "l = l * 2", "l = [*l, z]", "l = [v + 1 for v in l]", "l = list(l)",
     "l = [y]", "l = []", "m = []", "l = l[1:]", "l = m[0]", "m[0] = l", "l[0] = y", "l[-1] = z",
-    "l.insert(0, z)", "l.reverse()", "y = l.pop()", "z = l.pop(0)", "y = l[0]", "y = l[-1]",
+    "y = l[0]", "y = l[-1]",
     "y += 1", "y = z", "y = y.T.T", "z = f(y, z)", "l = g(l)", "y = h(l)", "f = lambda u, v: u - v",
     "h = lambda u: sum(u)", "h = lambda u: sum(u) + len(l)", "a = l.append",
     "a(z)", "y = sum(l)", "z = np.stack(l).max(axis=0)", "z = z * len(l)", "y = f(*l)",
@@ -294,7 +294,7 @@ STATEMENTS = [
     "i = iter_of(l)", "y = y * n[-1]", "n = [k for k in range(2) if k in n]",
     "z = z + [k for k in n][0]", "z = sum(v * k for v, k in zip(l, n))", "p = zip(l, n)",
     "z = sum(v * k for v, k in p)", "z = z + np.arange(3)[n[0]:][0]", "l = [y] * 3",
-    "x += 1", "z = reduce(np.add, l)", "z = reduce(f, l)", "l.append(l.pop())", "l = [(l,)]",
+    "x += 1", "z = reduce(np.add, l)", "z = reduce(f, l)", "l.append(l[0])", "l = [(l,)]",
     "m += [l]", "l = l[0][0]", "y = y if len(l) == 2 else never()", "y = y if l else never()",
     "z = z if len(m) == 1 else never()", "z = z if len(o) == 2 else never()",
     "z = z if len(m[0]) == 2 else never()", "z = never() if m[0] else z",

@@ -49,8 +49,8 @@ _OF_PLAIN = {"kind": Kind.TEXT, "char": Kind.TEXT, "name": Kind.TEXT, "itemsize"
 names; those of NumPy scalars are read, and then refused where they are called."""
 
 
-OF_LISTS = frozenset(["append", "extend", "insert", "pop", "reverse"])
-"""Methods of lists that compare none of their items."""
+OF_LISTS = frozenset(["append", "extend"])
+"""Methods of lists that are followed."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from gpusched.graph.safety.kinds import (
     Method,
     Row,
     is_known,
-    is_plain,
     is_result,
     joined,
     row_of,
@@ -199,18 +198,16 @@ class Interpreter:
 
     def _changed(self, called: Method, args: list[Any], names: dict[str, Any]) -> Any:
         """Return the kind of what a list's method returns: see `OF_LISTS`."""
-        owner, name = called.owner, called.name
-        last = args[-1] if args and name in ("append", "extend", "insert") else None
-        if isinstance(last, Generated):
-            last = closures.taken(last, self.callers)
-        if names or not all(map(is_plain, args if last is None else args[:-1])):
+        name = called.name
+        if names or len(args) != 1:
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls .{name} of a list with other arguments")
-        known = calls.is_several(last) if name == "extend" else last is None or calls.is_item(last)
-        if not known:
-            refuse(GraphBreak.OWN_OBJECTS, f"calls .{name} with {described(last)}")
-        several = last if name == "extend" else Items(() if last is None else (last,))
-        self.lists.change(owner, calls.held_by(several))
-        return calls.item_of(owner) if name == "pop" else Known(None)
+        (given,) = args
+        if isinstance(given, Generated):
+            given = closures.taken(given, self.callers)
+        if not (calls.is_several if name == "extend" else calls.is_item)(given):
+            refuse(GraphBreak.OWN_OBJECTS, f"calls .{name} with {described(given)}")
+        self.lists.change(called.owner, calls.held_by(given) if name == "extend" else [given])
+        return Known(None)
 
     # Calls ------------------------------------------------------------------------------------
 
