@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.graph.assembling import assembled
 from gpusched.graph.batching import batched
-from gpusched.graph.chains import absorbed, without_links, without_names
+from gpusched.graph.chains import absorbed, joins_inside, without_links, without_names
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
@@ -119,6 +119,12 @@ def regrouped(table: Table) -> Table:
             whole = unsplit(table)
             if whole is not table:
                 table = without_links(whole)
+        if any(map(joins_inside, table.tasks.values())):
+            from gpusched.graph.reducefirst import reduced_first
+
+            parted = reduced_first(table, least)
+            if parted is not table:
+                table = without_links(parted)
     table = absorbed(table, small)
     found = merged(table, least)
     if not few or found is not table:
