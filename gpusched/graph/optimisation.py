@@ -114,9 +114,9 @@ def regrouped(table: Table) -> Table:
     else:
         table = without_links(without_names(table))
         if any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
-            from gpusched.graph.unsplitting import unsplit
+            from gpusched.graph.reducewhole import whole_chunks
 
-            whole = unsplit(table)
+            whole = whole_chunks(table)
             if whole is not table:
                 table = without_links(whole)
         if any(map(joins_inside, table.tasks.values())):
