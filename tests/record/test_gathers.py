@@ -240,7 +240,7 @@ def test_each_reduction_reads_what_it_takes_where_it_is(backend: str) -> None:
         assert launch.bytes_read == len(each) * 40 * 8 + each.nbytes
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.data())
 def test_any_programs_that_take_at_several_places(data: st.DataObject) -> None:
     draw = data.draw
