@@ -71,7 +71,7 @@ class Step:
     """Keys of the results; None for what is something else."""
 
     def takes(self, key: Any, after: tuple[Any, ...], axes: tuple[int, ...]) -> bool:
-        """Return whether several results may be in the place of one.
+        """Return whether several results may be given instead of one.
 
         All have length 1 along the axes if they are results of one step on the chunks of an array:
         they are as well joined in a row as in a grid.
@@ -117,7 +117,7 @@ def step_of(task: Any) -> Step | None:
 
 
 def spread(items: Any, instead: Mapping[Any, list[Any]]) -> Any:
-    """Return nested lists of results with several in the place of some, all in a row."""
+    """Return nested lists of results with several instead of some, all in a row."""
     found = []
     for _, each in leaves(items):
         key = key_of_argument(each)
