@@ -3,15 +3,16 @@
 In the order of calls, where a graph is optimised: `hook` is what dask calls (and `frontends`, for
 array expressions), `callsites` notes the user's lines; `optimisation` runs the passes. `direct`
 makes dask's own tasks; `table` holds them, with their `sizes`; `chains`, `unsplitting` (of
-`families`, by `independence` and `taking`; `joins` make results of chunks), `merging` and `cutting`
-put tasks together, and `fitting` refuses those that cannot have the memory that they need
-(`certain` says what that is in any case); `drawing` has GPUs draw random numbers; `rewrite`
-translates each into a program, by what `functiontraits` has of `known`, `grouped`, `moments`,
-`unrecorded` (what calls that are not recorded may change or see) and `safety` about its functions,
-and `templates` once for all tasks of a form (`lanes` has what they call for functions that xarray
-gives to dask, `lonejoins` for joins of a single part); `showing` says whose results functions may
-see in memory; `batching` puts tiny tasks side by side (`grouping`, `batch`), `items` takes results
-apart, and `assembling` has chunks of a whole result written to their places.
+`families`, by `independence` and `taking`; `joins` make results of chunks), `reducewhole` and
+`reducefirst` (of `reductionsteps`), `merging` and `cutting` put tasks together, and `fitting`
+refuses those that cannot have the memory that they need (`certain` says what that is in any case);
+`drawing` has GPUs draw random numbers; `rewrite` translates each into a program, by what
+`functiontraits` has of `known`, `grouped`, `moments`, `unrecorded` (what calls that are not
+recorded may change or see) and `safety` about its functions, and `templates` once for all tasks of
+a form (`lanes` has what they call for functions that xarray gives to dask, `lonejoins` for joins of
+a single part); `showing` says whose results functions may see in memory; `batching` puts tiny tasks
+side by side (`grouping`, `batch`), `items` takes results apart, and `assembling` has chunks of a
+whole result written to their places.
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`; `segment` is a group of its calls, which keeps in `remembered` its `decisions` by what

@@ -22,6 +22,9 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+from dask.array.core import concatenate3, concatenate_shaped
+
+from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functiontraits import worthwhile
@@ -286,3 +289,18 @@ def cuts(task: Task) -> bool:
         inner = task.args[0].values()
         return all(type(n) is Alias or (type(n) is Task and cuts(n)) for n in inner)
     return has(task.func, "cuts")
+
+
+_JOINS = concatenate_arrays, concatenate3, concatenate_shaped
+
+
+def joins(node: Any) -> bool:
+    """Return whether a task is a call of a function by which dask joins chunks."""
+    return type(node) is Task and any(node.func is each for each in _JOINS)
+
+
+def joins_inside(node: Any) -> bool:
+    """Return whether a task that joins chunks is fused with others."""
+    if type(node) is not Task or node.func is not execute_subgraph:
+        return False
+    return any(joins(each) or joins_inside(each) for each in node.args[0].values())

@@ -17,12 +17,13 @@ from typing import Any
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.graph.chains import cuts
 from gpusched.graph.functiontraits import called, worthwhile
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.subgraph import depth_first, last_task, layer_of, operands
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes
-from gpusched.roles import threads
+from gpusched.roles import cluster_threads, threads
 
 
 def merged(table: Table, least: int) -> Table:
@@ -58,6 +59,10 @@ def merge_bytes() -> int:
     """
     return read_bytes("gpusched.fusion.merge-bytes", config.get("fusion.merge-bytes") or 0)
 
+
+SHARE = 8
+"""How many times as large as results of a chunk the chunk must be, for these to be kept together
+until the last one has been taken, where each is taken by a task that needs it."""
 
 OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
 SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
@@ -96,6 +101,8 @@ class _Merging:
         self._of: dict[Any, _Group] = {}
         self._readers: dict[Any, Any] = {}
         """By chunk, level and block: a task of the group that takes it already."""
+        self._sizes: dict[Any, int] = {}
+        self._computing: dict[Any, bool] = {}
         self._held = wanted | table.held
         """Keys of the chunks that stay until the end, whatever is done."""
 
@@ -126,14 +133,21 @@ class _Merging:
         for members in found:
             made = self._one(members, result)
             result.update(made)
-            items += self._small(made)
+            items += self._small(made, members)
         return self._table.with_items(result, items)
 
-    def _small(self, made: Mapping[Any, Any]) -> list[Any]:
-        """Return the keys of the items of a result that is small as a whole."""
+    def _small(self, made: Mapping[Any, Any], members: list[Any]) -> list[Any]:
+        """Return the keys of the items of a result that is small as a whole.
+
+        Where nothing is sent, that is a small part of the chunk that it is computed of.
+        """
         items = [key for key in made if key in self._operands]
         sizes = [self._table.nbytes(key) for key in items]
-        small = None not in sizes and sum(filter(None, sizes)) <= self._least
+        most = self._least
+        if not cluster_threads():
+            given = (self._nbytes(k) for key in members for k in self._operands[key])
+            most = max(most, max(given, default=0) // SHARE)
+        small = None not in sizes and sum(filter(None, sizes)) <= most
         return items if len(items) > 1 and small else []
 
     # Groups -------------------------------------------------------------------------------
@@ -207,7 +221,7 @@ class _Merging:
         if type(node) is not Task:
             return type(node) is Alias and key not in self._wanted
         reason = self._table.why_fixed(node)
-        if reason is None and reduces(node) and not is_first_step(node):
+        if reason is None and reduces(node) and not _is_first_of_piece(node):
             # A loop that computes much and joins several results is slower than a loop for each.
             reason = JOINED
         elif reason is None and not self._is_recorded(node):
@@ -239,7 +253,11 @@ class _Merging:
         return any(self._nbytes(k) >= self._least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
-        return self._table.nbytes(key) or 0
+        """Return the bytes of a chunk at most; 0 if that is not known."""
+        found = self._sizes.get(key)
+        if found is None:
+            found = self._sizes[key] = self._table.nbytes(key) or 0
+        return found
 
     # What becomes of them -----------------------------------------------------------------
 
@@ -263,8 +281,12 @@ class _Merging:
         return members
 
     def _computes(self, key: Any) -> bool:
-        node = self._tasks[key]
-        return type(node) is Task and worthwhile(node, self._functions)
+        found = self._computing.get(key)
+        if found is None:
+            node = self._tasks[key]
+            found = type(node) is Task and worthwhile(node, self._functions)
+            self._computing[key] = found
+        return found
 
     def _outputs(self, members: list[Any]) -> list[Any]:
         inside = set(members)
@@ -303,6 +325,15 @@ def reduces(task: Any) -> bool:
     """
     last = last_task(task)
     return last is not None and {"axis", "keepdims"} <= last.kwargs.keys()
+
+
+def _is_first_of_piece(node: Task) -> bool:
+    """Return whether a task is the first step of a reduction of a chunk, or of what it cuts off."""
+    last = last_task(node)
+    if last is None or not is_first_step(last):
+        return False
+    before = node.args[0].values() if node.func is execute_subgraph else ()
+    return all(each is last or type(each) is Alias or cuts(each) for each in before)
 
 
 def name_of(outputs: list[Any], block: Any) -> Any:

@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.graph.assembling import assembled
 from gpusched.graph.batching import batched
-from gpusched.graph.chains import absorbed, without_links, without_names
+from gpusched.graph.chains import absorbed, joins_inside, without_links, without_names
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
@@ -123,9 +123,15 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         table = table.without_joins(joins)
     else:
         table = without_links(without_names(table))
-        whole = _unsplit(table)
+        whole = _in_whole_chunks(table)
         found = whole.without_joins(joins)
         table = found if whole is table else without_links(found)
+        if any(map(joins_inside, table.tasks.values())):
+            from gpusched.graph.reducefirst import reduced_first
+
+            parted = reduced_first(table, least)
+            if parted is not table:
+                table = without_links(parted)
     table = absorbed(table, small)
     found = merged(table, least)
     if not few or found is not table:
@@ -133,12 +139,12 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
     return cut_together(found, small, least)
 
 
-def _unsplit(table: Table) -> Table:
+def _in_whole_chunks(table: Table) -> Table:
     if not any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
         return table
-    from gpusched.graph.unsplitting import unsplit
+    from gpusched.graph.reducewhole import whole_chunks
 
-    return unsplit(table)
+    return whole_chunks(table)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

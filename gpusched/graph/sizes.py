@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from dask.array import reductions
 
 from gpusched.adapters.tasks import (
     Alias,
@@ -20,7 +21,7 @@ from gpusched.adapters.tasks import (
 from gpusched.graph.fitting import Needed
 from gpusched.graph.joins import joined
 from gpusched.graph.known import is_first_step
-from gpusched.graph.partials import shows_one_element
+from gpusched.graph.partials import bare, shows_one_element
 from gpusched.graph.subgraph import evaluate, last_task, layer_of, result_key
 from gpusched.plan.plan import last_uses
 
@@ -66,7 +67,8 @@ class Sizes:
         """Return the bytes of a task's result at most, by its node; None if that is not known."""
         if isinstance(node, DataNode):
             return _held(node.value)
-        left = self.of_first_step(node) if type(node) is Task and is_first_step(node) else None
+        last = last_task(node)
+        left = self.of_first_step(last) if last is not None and is_first_step(last) else None
         return self.of_key(result_key(node)) if left is None else left
 
     def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
@@ -162,8 +164,11 @@ class Sizes:
             return None
         itemsize, shape = told
         kept = math.prod(length for axis, length in enumerate(shape) if axis not in axes)
-        order = {**getattr(node.func, "keywords", {}), **node.kwargs}.get("order", 2)
-        arrays = 5 if order == 2 else order + 1
+        step = bare(node.func)
+        arrays = 2 if step is reductions.mean_chunk else 1
+        if step is reductions.moment_chunk:
+            order = {**getattr(node.func, "keywords", {}), **node.kwargs}.get("order", 2)
+            arrays = 5 if order == 2 else order + 1
         return arrays * max(itemsize, 8) * kept
 
     def taken(self, tasks: Mapping[Any, Any], node: Any) -> Needed:

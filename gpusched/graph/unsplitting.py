@@ -141,7 +141,7 @@ class _Unsplitting:
         found: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
         for key, node in self._tasks.items():
             if type(node) is Task and len(node.dependencies) == 1 and self._may_go(key, node):
-                index = _piece(node)
+                index = piece_of(node)
                 if index is not None:
                     (source,) = node.dependencies
                     found[source, layer_of(key), len(index)][key] = index
@@ -519,7 +519,7 @@ def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> No
             waiting += needed
 
 
-def _piece(node: Task) -> tuple[slice, ...] | None:
+def piece_of(node: Task) -> tuple[slice, ...] | None:
     """Return which slices of a chunk a task cuts off, if it does no more."""
     cuts = cuts_of(node)
     if len(cuts) != 1:

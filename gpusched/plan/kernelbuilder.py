@@ -70,8 +70,8 @@ class KernelBuilder:
         """The axis of the iteration space that these go along."""
         self.label_input: int | None = None
         """The number of the input that holds them."""
-        self.gathered: set[int] = set()
-        """The numbers of the inputs that are read where labels say."""
+        self.gathered: dict[int, int] = {}
+        """By the numbers of the inputs that are read where labels say: bytes that are read."""
         self.tables: set[int] = set()
         """The numbers of the inputs that operations get as a whole."""
         self._collect()
@@ -93,7 +93,8 @@ class KernelBuilder:
         for number, ((register, kind), nodes) in enumerate(leaves.items()):
             self.registers.append(register)
             self.names.update((id(node), number) for node in nodes)
-            self.gathered |= {number} if kind is Gather else set()
+            if kind is Gather:
+                self.gathered[number] = nodes[0].nbytes
             self.tables |= {number} if kind is Table else set()
         if self.labels is not None:
             self.label_input = len(self.registers)
@@ -234,12 +235,13 @@ class KernelBuilder:
     def bytes_read(self) -> int:
         """Return the bytes of the inputs; views that overlap count what they show once."""
         owners: dict[int, tuple[int, int]] = {}
-        for register in self.registers:
+        for number, register in enumerate(self.registers):
             array = self.arrays[register]
             whole = owner(array)
             nbytes = _span(array) if whole is array else whole.nbytes
             shown, _ = owners.get(id(whole), (0, 0))
-            owners[id(whole)] = shown + array.size * array.itemsize, nbytes
+            more = self.gathered.get(number, array.size * array.itemsize)
+            owners[id(whole)] = shown + more, nbytes
         return sum(min(shown, whole) for shown, whole in owners.values())
 
     def _reduces_windows(self, inputs: list[Strides]) -> bool:

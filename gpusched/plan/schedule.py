@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from gpusched.dataclass import dataclass
@@ -11,6 +13,7 @@ from gpusched.emit.operations import named
 from gpusched.emit.policy import REPEATS, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
+    Gather,
     Leaf,
     Node,
     Reduce,
@@ -53,8 +56,12 @@ class Group:
 
 
 def groups(roots: list[Node], done: Materialised) -> list[Group]:
-    """Return what to compute for `roots`, in order; each reduction is computed before its users."""
+    """Return what to compute for `roots`, in order; each reduction is computed before its users.
+
+    What each of them gathers is gathered at one place.
+    """
     stages: dict[int, int] = {}
+    places: dict[int, tuple[int, int]] = {}
     pending: defaultdict[tuple[int, Any, Any, Any], list[Node]] = defaultdict(list)
     once = _computed_once(roots, done)
     wanted = {id(root) for root in roots} | once
@@ -62,6 +69,8 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         if isinstance(node, Leaf | Scalar) or id(node) in done:
             stages[id(node)] = 0
             continue
+        if isinstance(node, Gather):
+            places[id(node)] = node.place
         # What is computed once comes before what broadcasts it; others compute it themselves.
         stage = max((stages[id(child)] + (id(child) in once and child.shape != node.shape)
                      for child in children(node)), default=0)  # fmt: skip
@@ -73,8 +82,28 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         elif id(node) in wanted:
             pending[stage, node.shape, (), None].append(node)
         stages[id(node)] = stage
+        if not isinstance(node, Gather) and places:
+            along = (places[id(child)] for child in children(node)
+                     if id(child) in places and not isinstance(child, Reduce))  # fmt: skip
+            places |= {id(node): place for place in islice(along, 1)}
     ordered = sorted(pending.items(), key=lambda item: (item[0][0], not item[0][2]))
-    return [Group(tuple(nodes), shape, axes) for (_, shape, axes, _), nodes in ordered]
+    return [
+        Group(tuple(each), shape, axes)
+        for (_, shape, axes, _), nodes in ordered
+        for each in (_by_place(nodes, places) if places else [nodes])
+    ]
+
+
+def _by_place(nodes: list[Node], places: Mapping[int, tuple[int, int]]) -> list[list[Node]]:
+    """Return nodes by where they gather, since a kernel reads where one array of labels says.
+
+    Those that gather nothing are with the first ones.
+    """
+    found: dict[tuple[int, int] | None, list[Node]] = {}
+    first = next((places[id(node)] for node in nodes if id(node) in places), None)
+    for node in nodes:
+        found.setdefault(places.get(id(node), first), []).append(node)
+    return list(found.values())
 
 
 def _computed_once(roots: list[Node], done: Materialised) -> set[int]:

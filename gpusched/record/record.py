@@ -264,7 +264,8 @@ class Recorder:
             if isinstance(root, Scalar) and id(root) not in self.done:
                 leaf = self.constant(np.asarray(root.value))
                 self.done[id(root)] = leaf.register
-        gather_apart(self, roots)
+        for root in roots:
+            gather_apart(self, [root])
         for group in groups(roots, self.done):
             self.compute(group)
         self.pending = 0

@@ -175,7 +175,7 @@ def gathered(recorder: Recorder, nodes: list[Node]) -> list[Gather]:
 def gather_apart(
     recorder: Recorder, roots: list[Node], place: tuple[int, int] | None = None
 ) -> None:
-    """Compute what kernels of `roots` would gather elsewhere than at a place, or than first.
+    """Compute what a kernel of `roots` would gather elsewhere than at a place, or than first.
 
     A kernel reads where one array of labels says, along one axis.
     """

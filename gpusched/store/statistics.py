@@ -152,11 +152,11 @@ class Statistics:
     """Calls handed over unfused, by (operation, reason)."""
     apart: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """What stays apart, by (what would have put it together, reason): tasks of a graph (``chain``,
-    ``unsplit``, ``absorb``, ``merge``, ``cut``, ``batch``); in what was recorded, arrays that are
-    joined (``join``), kernels (``tile``), and results that are not written past the caches
-    (``stream``); in what runs, calls without kernels (``tile``), pieces of chunks that are not cut
-    before the calls on them are recorded (``slice``), and chunks that do not fit and are not
-    computed in parts (``divide``)."""
+    ``unsplit``, ``reduce``, ``absorb``, ``merge``, ``cut``, ``batch``); in what was recorded,
+    arrays that are joined (``join``), kernels (``tile``), and results that are not written past the
+    caches (``stream``); in what runs, calls without kernels (``tile``), pieces of chunks that are
+    not cut before the calls on them are recorded (``slice``), and chunks that do not fit and are
+    not computed in parts (``divide``)."""
 
     @property
     def recordings(self) -> int:

@@ -191,7 +191,7 @@ def test_medians_that_several_tasks_take() -> None:
 def test_reductions_that_leave_much_stay_apart() -> None:
     """Their results would be kept for all of them, where plain dask keeps one after the other's."""
     x = da.from_array(np.ones((8, 20)), chunks=(2, 20)).persist(scheduler="sync")
-    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS // 2}):
         assert not merged_keys(x.sum(axis=0), x.max(axis=0))
         assert merged_keys(x.sum(), x.max())
 

@@ -33,11 +33,13 @@ def step_of(array: Any) -> tuple[Sizes, Task]:
 def test_reductions_leave_what_they_do_not_reduce(axis: Any, kept: int) -> None:
     x = da.ones((10, 12, 14), chunks=(5, 6, 7), dtype="f4")
     sizes, step = step_of(x.sum(axis=axis))
-    # Up to five arrays of numbers of eight bytes: of variances.
-    assert sizes.of_first_step(step) == 5 * 8 * kept
-    sizes, step = step_of(x.var(axis=axis))
-    left = step({key: np.ones((5, 6, 7), "f4") for key in step.dependencies})
-    assert sizes.of_first_step(step) >= sum(each.nbytes for each in left.values())
+    assert sizes.of_first_step(step) == 8 * kept
+    # Counts and totals, and of variances three more arrays of numbers of eight bytes.
+    for name, arrays in (("mean", 2), ("var", 5)):
+        sizes, step = step_of(getattr(x, name)(axis=axis))
+        left = step({key: np.ones((5, 6, 7), "f4") for key in step.dependencies})
+        assert sizes.of_first_step(step) == arrays * 8 * kept
+        assert sizes.of_first_step(step) >= sum(each.nbytes for each in left.values())
 
 
 def test_chunks_of_unknown_size_leave_what_is_unknown() -> None:

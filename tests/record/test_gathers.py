@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -224,6 +224,46 @@ def test_reductions_of_what_is_taken(along: int, axis: Any, backend: str) -> Non
 
     found = check(total, array, means, backend=backend)
     assert len(found.launches) == 1
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_each_reduction_reads_what_it_takes_where_it_is(backend: str) -> None:
+    values = RANDOM.normal(size=(12, 40))
+    rows = [np.array(each) for each in ([0, 3, 4], [1, 2, 5], [6, 7, 8, 9])]
+
+    def sums(v: Any, *rows: Any) -> Any:
+        return tuple([v[each].sum(axis=0) for each in rows])
+
+    found = check(sums, values, *rows, backend=backend)
+    assert len(found.launches) == 3
+    for launch, each in zip(found.launches, rows, strict=True):
+        assert launch.bytes_read == len(each) * 40 * 8 + each.nbytes
+
+
+@settings(max_examples=8)
+@given(st.data())
+def test_any_programs_that_take_at_several_places(data: st.DataObject) -> None:
+    draw = data.draw
+    values = RANDOM.integers(-9, 9, (6, 5)).astype("f8")
+    labels = [np.array(draw(st.lists(st.integers(-5, 4), min_size=5, max_size=5)))
+              for _ in range(3)]  # fmt: skip
+    kinds = draw(st.lists(st.integers(0, 5), min_size=2, max_size=5))
+    which = [draw(st.integers(0, 2)) for _ in kinds]
+    axis = draw(st.integers(0, 1))
+
+    def program(v: Any, *labels: Any) -> Any:
+        found = []
+        for kind, k in zip(kinds, which, strict=True):
+            taken = v[labels[k]] if axis == 0 else v[:, labels[k]]
+            found.append([
+                lambda t, k=k: t.sum(axis=0), lambda t, k=k: t + 1, lambda t, k=k: t.max(axis=1),
+                lambda t, k=k: t - t.sum(axis=0),
+                lambda t, k=k: (t * (v[labels[k - 1]] if axis == 0 else v[:, labels[k - 1]])),
+                lambda t, k=k: v * 2,
+            ][kind](taken))  # fmt: skip
+        return tuple(found)
+
+    check(program, values, *labels, backend="python")
 
 
 def test_moments_of_what_is_taken() -> None:

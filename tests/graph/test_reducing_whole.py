@@ -1,0 +1,164 @@
+"""Chunks stay whole whose pieces are reduced along the axis along which dask has cut them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.array import chunk
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpusched
+from gpusched.adapters.tasks import Task
+from gpusched.graph import reducewhole, unsplitting
+from gpusched.graph.chains import without_links, without_names
+from gpusched.graph.direct import optimised
+from gpusched.graph.reducewhole import whole_chunks
+from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
+from tests.benchmarks.programs import tasks_of
+
+VALUES = np.random.default_rng(0).integers(-9, 9, (24, 6)).astype("f8")
+"""Integers, whose sums are the same in any order."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsplitting, "threads", lambda: 1)
+
+
+def table_of(*arrays: Any) -> Table:
+    """Return the graph of some arrays, as the pass is given it."""
+    keys = list(flatten([array.__dask_keys__() for array in arrays]))
+    merged = HighLevelGraph.merge(*[each.__dask_graph__() for each in arrays])
+    table = Table(dict(optimised(merged, keys)), keys, Sizes(merged.layers))
+    return without_links(without_names(table))
+
+
+def count(table: Table) -> int:
+    """Return how many tasks there are."""
+    return sum(type(node) is Task for node in without_links(table).tasks.values())
+
+
+def fewer(*arrays: Any) -> int:
+    """Return how many tasks fewer there are, having checked that the results are the same."""
+    before = table_of(*arrays)
+    after = whole_chunks(before)
+    expected = dask.get(dict(before.tasks), list(before.wanted))
+    for tasks in (after.tasks, without_links(after).tasks):
+        for one, other in zip(expected, dask.get(dict(tasks), list(after.wanted)), strict=True):
+            kind = np.asarray(one).dtype
+            assert kind == np.asarray(other).dtype
+            bound = 1e-5 if kind == "f4" else 1e-12
+            np.testing.assert_allclose(one, other, rtol=bound, strict=True)
+    return count(before) - count(after)
+
+
+def pieces_of(values: Any = VALUES, chunks: Any = (12, 6), small: Any = (2, 6)) -> Any:
+    """Return what is computed of pieces."""
+    return da.from_array(values, chunks=chunks).rechunk(small) * 2
+
+
+REDUCTIONS = [
+    lambda x: x.sum(axis=0), lambda x: x.prod(axis=0), lambda x: x.min(axis=0),
+    lambda x: x.max(axis=0, keepdims=True), lambda x: (x > 0).any(axis=0), lambda x: x.mean(axis=0),
+    lambda x: x.var(axis=0), lambda x: da.nanmean(x, axis=0), lambda x: da.nanmax(x, axis=0),
+    lambda x: x.sum(), lambda x: x.mean(axis=(0, 1)), lambda x: x.sum(axis=0, split_every=2),
+    lambda x: x.sum(axis=0, split_every=100), lambda x: x.mean(axis=0) + 1,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(REDUCTIONS)))
+def test_pieces_that_are_reduced(number: int) -> None:
+    assert fewer(REDUCTIONS[number](pieces_of())) >= 10
+    # Of a row of chunks, some of which are not cut alike.
+    assert fewer(REDUCTIONS[number](pieces_of(chunks=((10, 14), 6)))) >= 10
+
+
+def test_days_without_the_mean_of_their_month() -> None:
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("flox")
+    days = np.datetime64("2001-01-01") + np.arange(2 * 365)
+    values = np.random.default_rng(0).uniform(280, 300, (len(days), 20, 20))
+    x = xr.DataArray(da.from_array(values, chunks=(365, 20, 20)), dims=("time", "y", "x"),
+                     coords={"time": days})  # fmt: skip
+    with gpusched.enable():
+        groups = x.groupby("time.month")
+        found = ((groups - groups.mean()) ** 2).mean("time").data
+        assert tasks_of(found) < 20
+        ours = found.compute(scheduler="threads")
+    with gpusched.disable():
+        np.testing.assert_allclose(ours, found.compute(scheduler="threads"), rtol=1e-12)
+
+
+@pytest.mark.parametrize("of", [
+    lambda x: x.sum(axis=1).sum(axis=0) + x.sum(axis=(0, 1)),  # Pieces that others need, too.
+    lambda x: da.reduction(x, chunk.sum, np.max, axis=0, dtype=x.dtype),
+    lambda x: da.reduction(x, chunk.sum, lambda p, axis, keepdims: p.mean(axis=axis), axis=0,
+                           dtype=x.dtype),
+    lambda x: x.map_blocks(np.cumsum, axis=0, dtype=x.dtype).sum(axis=0),
+    lambda x: x.argmax(axis=0),
+    lambda x: da.median(x, axis=1).map_blocks(np.sort).sum(axis=0),
+    lambda x: x.map_blocks(lambda b: b - b.mean(), dtype=x.dtype).sum(axis=0),
+])  # fmt: skip
+def test_what_needs_pieces_gets_them(of: Any) -> None:
+    x = pieces_of()
+    before = table_of(of(x))
+    assert count(whole_chunks(before)) == count(unsplitting.unsplit(before))
+    assert fewer(of(x)) == 0
+
+
+def test_pieces_that_are_taken_twice_are_reduced_twice() -> None:
+    x = pieces_of()
+    assert fewer(da.concatenate([x, x], axis=0).sum(axis=0)) == 0
+    fewer(da.concatenate([x, x + 1], axis=0).sum(axis=0))
+
+
+def test_first_steps_that_are_results_stay() -> None:
+    x = pieces_of()
+    first = x.map_blocks(chunk.sum, axis=(0,), keepdims=True, dtype=x.dtype, chunks=(1, 6))
+    assert fewer(first) == 0
+    assert fewer(x, x.sum(axis=0)) == 0
+
+
+def test_trees_of_many_chunks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reducewhole, "MOST", 1)
+    assert fewer(pieces_of().sum(axis=0)) == 0
+    monkeypatch.setattr(reducewhole, "MOST", 2)
+    assert fewer(pieces_of().sum(axis=0)) >= 10
+
+
+@given(st.data())
+def test_any_pieces_and_steps(drawn: st.DataObject) -> None:
+    draw = drawn.draw
+    ndim = draw(st.integers(1, 3))
+    shape = tuple(draw(st.integers(2, 12)) for _ in range(ndim))
+    values = np.random.default_rng(draw(st.integers(0, 99))).integers(-3, 4, shape)
+    values = values.astype(draw(st.sampled_from(["f8", "f4", "i4", "c16", "f2"])))
+    chunks = tuple(draw(st.integers(max(1, n // 2), n)) for n in shape)
+    axis = draw(st.integers(0, ndim - 1))
+    fine = {axis: draw(st.integers(1, 3))}
+    x = da.from_array(values, chunks=chunks).rechunk(fine)
+    for _ in range(draw(st.integers(0, 2))):
+        x = draw(st.sampled_from([
+            lambda a: a * 2, abs, lambda a: a + a, lambda a: a - da.from_array(values, chunks=2),
+            lambda a: a.rechunk(fine), lambda a: da.concatenate([a, a], axis=axis),
+            lambda a: a + np.arange(a.shape[-1]),
+            lambda a: a[(slice(None),) * axis + (slice(1, None),)] if a.shape[axis] > 1 else a,
+        ]))(x)  # fmt: skip
+        if x.shape != shape:
+            break
+    axes = draw(st.sampled_from([None, axis, 0, tuple(range(ndim))]))
+    every = draw(st.sampled_from([None, 2, 3, 16]))
+    names = ["sum", "any", "mean", "var", "prod"]
+    with np.errstate(all="ignore"):
+        kinds = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))
+        found = [getattr(x, name)(axis=axes, split_every=every) for name in kinds]
+        if values.dtype != "f2":
+            fewer(*found)
