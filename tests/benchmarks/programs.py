@@ -109,6 +109,69 @@ def rolling(nbytes: int, name: str) -> Program:
     return lambda: getattr(x.rolling(time=30), name)().data
 
 
+def windows(nbytes: int) -> Program:
+    """Return the weighted mean of the week that ends with each day, of an array of windows."""
+    import xarray as xr
+
+    x, weights = field_of(nbytes), xr.DataArray(np.linspace(0.1, 1, 7), dims="window")
+    return lambda: (x.rolling(time=7).construct("window") * weights).sum("window").data
+
+
+def zones(nbytes: int) -> Program:
+    """Return the mean of each day in each of ten zones."""
+    import xarray as xr
+
+    x = field_of(nbytes)
+    numbers = np.random.default_rng(0).integers(0, 10, (x.sizes["y"], x.sizes["x"]))
+    zone = xr.DataArray(numbers, dims=("y", "x"), name="zone")
+    return _by_flox(lambda: x.groupby(zone).mean().data, True)
+
+
+def detrended(nbytes: int) -> Program:
+    """Return days without the line that fits them best."""
+    import xarray as xr
+
+    x = field_of(nbytes, chunks=DAYS)
+
+    def build() -> Any:
+        fitted = x.polyfit("time", 1).polyfit_coefficients
+        return (x - xr.polyval(x.time, fitted)).data
+
+    return build
+
+
+def interpolated(nbytes: int) -> Program:
+    """Return a field between its rows, at twice as many."""
+    x = field_of(nbytes)
+    x = x.assign_coords(y=np.arange(x.sizes["y"], dtype=float))
+    rows = np.linspace(0, x.sizes["y"] - 1, 2 * x.sizes["y"])
+    return lambda: x.interp(y=rows).mean("time").data
+
+
+def composite(nbytes: int) -> Program:
+    """Return the best of three images at each place, by their marks for clouds."""
+    images = [field_of(nbytes // 3, seed).data for seed in range(3)]
+
+    def build() -> Any:
+        clear = [(image > 270) & (image < 300) for image in images]
+        return da.select(clear, [image * 0.0001 - 0.1 for image in images], np.nan)
+
+    return build
+
+
+def halves(nbytes: int) -> Program:
+    """Return the mean of a field that is kept as float16."""
+    x = (field_of(nbytes * 4) - 280).astype("f2").persist().data
+    return lambda: (x * np.float16(1.5) + np.float16(2)).clip(-60, 60).mean(axis=0, dtype="f4")
+
+
+def crossed(nbytes: int) -> Program:
+    """Return how often two fields have values together."""
+    x, y = (field_of(nbytes // 2, seed).data for seed in range(2))
+    ends = ((230, 330), (-50, 60))
+    return lambda: da.histogram2d(x.ravel(), (y - 273.15).ravel(), [40, 50], ends)[0]
+
+
 def slope(nbytes: int) -> Program:
     """Return how steep a field is at each place, by its neighbours."""
     x = field_of(nbytes).data
@@ -231,6 +294,11 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "resample-mean": resampled,
     "rolling-mean": partial(rolling, name="mean"),
     "rolling-max": partial(rolling, name="max"),
+    "rolling-std": partial(rolling, name="std"),
+    "windows": windows,
+    "zones": zones,
+    "detrended": detrended,
+    "interpolated": interpolated,
     "slope": slope,
     "change": change,
     "correlation": correlation,
@@ -238,10 +306,13 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "median": median_of_days,
     "cumsum": accumulated,
     "histogram": histogram,
+    "histogram-2d": crossed,
     "classes": classes,
     "bincount-computed": binned,
     "calibration": calibrated,
     "ndvi": ndvi,
+    "composite": composite,
+    "float16": halves,
     "complex": fringes,
     "numba": numba_function,
 }

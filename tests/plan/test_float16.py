@@ -222,11 +222,16 @@ def test_a_mean_is_added_up_in_float32() -> None:
 
 def test_variances_are_numpy_s() -> None:
     """Along rows; of columns NumPy rounds each sum so far, and is further from what is true."""
+    small = ORDINARY / np.float16(16)
     for axis in (0, 1):
-        found = record(lambda x, axis=axis: np.var(x * 1, axis=axis, ddof=1), ORDINARY)
+        found = record(lambda x, axis=axis: np.var(x * 1, axis=axis, ddof=1), small)
         assert not found.recorder.breaks and found.result.dtype == "f2"
-        exact = np.var(ORDINARY.astype("f8"), axis=axis, ddof=1)
+        exact = np.var(small.astype("f8"), axis=axis, ddof=1)
         np.testing.assert_allclose(found.result, exact, rtol=3 * 2.0**-11)
+    with np.errstate(over="ignore"):  # Squares add up to what no float16 is.
+        found = record(lambda x: np.var(x, axis=0), ORDINARY)
+        np.testing.assert_array_equal(found.result, np.var(ORDINARY, axis=0))
+        assert np.isinf(found.result).any()
     check(lambda x: np.var(x, axis=0, dtype="f4"), ORDINARY, ulp=64)
 
 
