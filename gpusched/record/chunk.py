@@ -34,8 +34,8 @@ from gpusched.record.views import reduce_first, view_of, waits_for_reductions
 POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
 
-POWERS_OF_COMPLEX = ((int, 2), (int, -1), (float, 0.5), (int, 1), (float, 1.0))
-"""Those of complex numbers, by their type: `numpy.power` of the others has other bits."""
+POWERS_OF_COMPLEX = ((int, 2), (int, -1), (float, 0.5))
+"""Those of complex numbers, by their type: the others are `numpy.power`, which has other bits."""
 
 
 CONVERT = methodcaller("astype")

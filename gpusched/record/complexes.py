@@ -294,20 +294,27 @@ def _arcs(a: Pair) -> tuple[Any, Any, Any]:
     The size of what is one away on either side along the real axis has an ellipse as its level,
     whose axes give both parts; nothing that cancels is subtracted.
     """
-    number = a[0].dtype.type
+    number, eps = a[0].dtype.type, np.finfo(a[0].dtype).eps
     low, high = _limits(a[0].dtype)
     x, y = np.abs(a[0]), np.abs(a[1])
     large, small = (x > high) | (y > high), (x < low) & (y < low)
     x, y = (np.where(large | small, number(0.5), each) for each in (x, y))
     right, left, inside = np.hypot(x + 1, y), np.hypot(x - 1, y), x < 1
     axis = (right + left) * number(0.5)
-    beside = left + np.abs(x - 1)
-    # A square by what is beside it, which is zero only at 1 itself.
-    flat = y * y / np.where(beside == 0, number(1), beside)
-    first = y * y / (right + (x + 1))
-    more = (first + np.where(inside, flat, beside)) * number(0.5)
-    root = np.sqrt((axis + x) * number(0.5) * (first + np.where(x <= 1, beside, flat)))
-    logarithm = np.log1p(more + np.sqrt(more * (axis + 1)))
+    apart = np.abs(x - 1)
+    beside = left + apart
+    # Squares by what is beside them, which is zero only at 1 itself; none is computed alone, since
+    # it may be too small for a number. The sums are twice as large as they should be until then.
+    flat = y * (y / np.where(beside == 0, number(1), beside))
+    first = y * (y / (right + (x + 1)))
+    more, less = first + np.where(inside, flat, beside), first + np.where(x <= 1, beside, flat)
+    root = np.sqrt((axis + x) * number(0.5) * less)
+    logarithm = np.log1p(more * number(0.5) + np.sqrt(more * ((axis + 1) * number(0.5))))
+    # Beside the real axis one part is in proportion to the distance from it.
+    close = (y <= apart * eps) & (apart > 0)
+    slope = np.sqrt(np.where(close, apart * (x + 1), number(1)))
+    root = np.where(close & ~inside, y / slope * x, root)
+    logarithm = np.where(close & inside, y / slope, logarithm)
     x, y = np.abs(a[0]), np.abs(a[1])
     size = np.hypot(*(np.where(large, each, number(4)) * number(0.25) for each in (x, y)))
     imaginary = np.where(large, np.log(size) + number(math.log(8)), np.where(small, y, logarithm))
@@ -334,7 +341,8 @@ def _arcsinh(a: Pair) -> Pair:
 
 def _arccosh(a: Pair) -> Pair:
     _, real, imaginary = _arcs(a)
-    return real, np.copysign(imaginary, a[1])
+    # Above the real axis, if that is not known.
+    return real, np.copysign(imaginary, np.where(np.isnan(a[1]), a[1].dtype.type(1), a[1]))
 
 
 def _arctanh(a: Pair) -> Pair:

@@ -205,6 +205,9 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
     if 0 in shape:
         raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
     # One loop for all: each step would be rounded to the array's dtype otherwise.
+    if ufunc is np.multiply and node.dtype.kind == "c":
+        # An infinite number times 1 is not itself.
+        raise UnfusibleError(GraphBreak.DTYPE, "products of complex numbers at some positions")
     one, other, found = resolve_dtypes(ufunc, (node, operand(recorder, value)))
     if not one == found == node.dtype:
         raise UnfusibleError(GraphBreak.DTYPE, f"{value.dtype} joined to {node.dtype}")
@@ -215,7 +218,9 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
         flat: Any = np.reshape(LazyChunk(recorder, places), -1)
         places = node_of(flat)
     labels = LazyChunk(recorder, derived(recorder, places, located, length, axis))
-    joined = reduced(whole, labels, length, ufunc.__name__, axis)
+    # What nothing is added to keeps the sign of its zeros.
+    initial = -0.0 if ufunc is np.add and node.dtype.kind in "fc" else None
+    joined = reduced(whole, labels, length, ufunc.__name__, axis, initial=initial)
     result = elementwise(recorder, ufunc, (LazyChunk(recorder, node), joined))
     self._node = recorder.cast(node_of(result), node.dtype)
 

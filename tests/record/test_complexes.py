@@ -164,6 +164,29 @@ def test_functions_of_the_c_library(name: str, dtype: str, backend: str) -> None
 
 
 @pytest.mark.parametrize("dtype", every(2, COMPLEX))
+@pytest.mark.parametrize("name", ["arcsin", "arccos", "arcsinh", "arccosh"])
+def test_each_part_beside_an_axis_is_as_exact_as_numpy_s(name: str, dtype: str) -> None:
+    limits = np.finfo(dtype)
+    small = [limits.tiny, limits.tiny * 8, limits.tiny ** (2 / 3), limits.tiny**0.5, limits.eps]
+    about = [0.3, 0.5, 0.999, 1 - limits.eps, 1.0, 1 + limits.eps, 1.001, 2.0, 7.0]
+    beside = np.array([complex(x, y) for x in about for y in small])
+    values = np.concatenate([sign * z for z in (beside, beside * 1j) for sign in (1, -1)])
+    values = np.concatenate([values, values.conj()]).astype(dtype)
+    found = record(FUNCTIONS[name], values, backend="python").run(values)
+    expected = FUNCTIONS[name](values)
+    for part in ("real", "imag"):
+        one, other = getattr(found, part), getattr(expected, part)
+        np.testing.assert_array_less(np.abs(one - other), 6 * np.spacing(np.abs(other)))
+
+
+def test_zeros_and_nan_of_either_sign() -> None:
+    nan = np.array([complex(0, np.nan), complex(0, -np.nan)])
+    checked(np.arccosh, nan, backend="python")
+    zeros = np.array([complex(x, y) for x in (0.0, -0.0) for y in (0.0, -0.0)])
+    checked(lambda z: (z**1, z**1.0, z**2, z**2.0, z**0.5), zeros, backend="python")
+
+
+@pytest.mark.parametrize("dtype", every(2, COMPLEX))
 def test_powers_by_integers_are_products(dtype: str) -> None:
     values = np.concatenate([of_parts(dtype), ordinary(dtype, 50)])
 

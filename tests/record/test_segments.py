@@ -267,7 +267,22 @@ def test_what_is_joined_at_positions(name: str) -> None:
         found.run(x, np.append(LABELS[:-1], 12))
 
 
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_zeros_that_nothing_is_added_to_keep_their_signs(dtype: str) -> None:
+    def added(x: Any, labels: Any) -> Any:
+        target = -(x * 0)
+        np.add.at(target, labels, -0.0)
+        return target
+
+    x, labels = np.ones((12, 4), dtype), np.array([0, 2, 2, 5])
+    found, expected = record(added, x, labels, backend="python").run(x, labels), added(x, labels)
+    for part in ("real", "imag"):
+        one, other = getattr(found, part), getattr(expected, part)
+        np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
+
+
 REFUSED_AT = {
+    "products of complex numbers": lambda x, k: np.multiply.at(x * 1j, k, x),
     "another dtype": lambda x, k: np.add.at(np.zeros_like(x, "f4", shape=7), k, x[:, 0] * 1),
     "what others see": lambda x, k: np.add.at(x, k, x * 2),
     "a real array": lambda x, k: np.add.at(np.zeros((12, 4)), k, x * 2),
