@@ -388,6 +388,14 @@ def test_products_are_split_once() -> None:
     assert "complex" not in operations
 
 
+def test_parts_are_replaced_by_real_numbers_only(fused: None) -> None:
+    program = da.from_array(ordinary("complex64", 40), chunks=20).map_blocks(
+        lambda z: np.nan_to_num(z * 2, nan=1 + 2j), dtype="complex64"
+    )
+    with pytest.raises(TypeError, match="Cannot cast scalar from"):
+        program.compute(scheduler="sync")
+
+
 BROKEN = [np.cumprod, np.median, np.sort]
 
 
