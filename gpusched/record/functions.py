@@ -191,10 +191,10 @@ def _copy(recorder: Recorder, a: Any) -> Any:
 def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = None,
                 neginf: Any = None) -> Any:  # fmt: skip
     node = node_operand(recorder, x)
+    given = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    if any(map(np.iscomplexobj, given.values())):
+        raise UnfusibleError(GraphBreak.OPTION, "complex numbers, where NumPy takes real ones")
     if node.dtype.kind == "c":
-        given = {"nan": nan, "posinf": posinf, "neginf": neginf}
-        if any(map(np.iscomplexobj, given.values())):
-            raise UnfusibleError(GraphBreak.OPTION, "complex numbers for parts, which are real")
         return _of_parts(recorder, node, lambda part: _nan_to_num(recorder, part, **given))
     if node.dtype.kind != "f":
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")

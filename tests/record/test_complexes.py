@@ -388,9 +388,10 @@ def test_products_are_split_once() -> None:
     assert "complex" not in operations
 
 
-def test_parts_are_replaced_by_real_numbers_only(fused: None) -> None:
-    program = da.from_array(ordinary("complex64", 40), chunks=20).map_blocks(
-        lambda z: np.nan_to_num(z * 2, nan=1 + 2j), dtype="complex64"
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_what_is_not_a_number_is_replaced_by_real_numbers_only(fused: None, dtype: str) -> None:
+    program = da.from_array(ordinary("complex64", 40).real.astype(dtype), chunks=20).map_blocks(
+        lambda z: np.nan_to_num(z * 2, nan=1 + 2j), dtype=dtype
     )
     with pytest.raises(TypeError, match="Cannot cast scalar from"):
         program.compute(scheduler="sync")
