@@ -170,10 +170,8 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if array.dtype.kind not in kinds or not exact:
         raise UnfusibleError(GraphBreak.DTYPE, f"a selection from {array.dtype}")
     recorder = array._recorder
-    every = range(array.ndim)
-    axes = normalize_axis_tuple(tuple(every) if axis is None else axis, array.ndim)
-    kept = [array.shape[k] for k in every if k not in axes]
-    length = math.prod(array.shape[k] for k in axes)
+    axes, length = _along(array, axis)
+    kept = [array.shape[k] for k in range(array.ndim) if k not in axes]
     if not axes or 0 in array.shape:
         raise UnfusibleError(GraphBreak.EMPTY, "a selection from nothing")
     # As with scans, a GPU is busy with a thread for each lane if there are many.
@@ -189,6 +187,13 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
     table = table_of(recorder, leaf)
     return Lanes(array, given, axes, table, recorder.constant(starts), length, ordered)
+
+
+def _along(array: LazyChunk, axis: Any) -> tuple[tuple[int, ...], int]:
+    """Return the axes that lanes go along, and how long lanes are."""
+    every = tuple(range(array.ndim))
+    axes = normalize_axis_tuple(every if axis is None else axis, array.ndim)
+    return axes, math.prod(array.shape[k] for k in axes)
 
 
 def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
@@ -285,15 +290,16 @@ def _middle(lanes: Lanes, numbers: Any) -> Any:
 def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
               keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
-    lanes = lanes_of(a, axis, "fiu")
     if type(q) is int and _are_integers(a):
         raise UnfusibleError(GraphBreak.OPERAND, "an integer quantile, which is an element")
-    places: Any
-    if isinstance(q, LazyChunk):
+    places: Any = None
+    if isinstance(q, LazyChunk) and isinstance(a, LazyChunk):
+        # Before the lanes are recorded, which would be put side by side for what is called here.
         register = Register(recorder.register(q._node))
-        leaves = recorder.call(places_of, (register, lanes.length, method), {})
+        leaves = recorder.call(places_of, (register, _along(a, axis)[1], method), {})
         places = [LazyChunk(recorder, leaf) for leaf in leaves]
-    else:
+    lanes = lanes_of(a, axis, "fiu")
+    if places is None:
         places = quantile_places(np.asarray(q), lanes.length, method)
     before, after, share = (_before(lanes, each) for each in places)
     if is_discrete(method):
@@ -311,9 +317,10 @@ def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method
         raise UnfusibleError(GraphBreak.OPTION, f"option method {method!r}")
     if _are_integers(a):
         return _quantile(recorder, a, q, axis, keepdims=keepdims)
+    checked_q = _checked(recorder, q)
     lanes = lanes_of(a, axis)
     last = lanes.numbers() - 1
-    places = last * _quantiles(recorder, lanes, q)
+    places = last * _before(lanes, checked_q)
     before = np.minimum(np.floor(places).astype(RANK), last)
     first, second = lanes.ends(before, np.minimum(before + 1, last))
     number = type(q) in (int, float)
@@ -327,11 +334,12 @@ def short_nanquantile(a: LazyChunk, q: Any, axis: Any, method: Any, keepdims: An
     if method != "linear" or not last_axis or a.shape[-1] > SHORT or q.ndim > 1:
         return np.nanquantile(a, q, axis=axis, method=method, keepdims=keepdims)
     recorder = a._recorder
+    checked_q = _checked(recorder, q)
     try:
         lanes = lanes_of(a, axis[0])
     except UnfusibleError as error:
         recorder.stop(error.reason)
-    places = (lanes.numbers() - 1) * _quantiles(recorder, lanes, q)
+    places = (lanes.numbers() - 1) * _before(lanes, checked_q)
     lower, higher = np.floor(places).astype(RANK), np.ceil(places).astype(RANK)
     first = lanes.element(lower)
     second = lanes.next(higher, first)
@@ -352,14 +360,15 @@ def _given(q: Any, method: Any) -> Any:
     return found
 
 
-def _quantiles(recorder: Recorder, lanes: Lanes, q: Any) -> Any:
-    """Return quantiles that NumPy takes, with an axis of length 1 for each of the results'."""
+def _checked(recorder: Recorder, q: Any) -> Any:
+    """Return quantiles that NumPy takes; before lanes are put side by side, as `checked` is called.
+
+    What has been recorded until then runs, since that looks at values.
+    """
     if isinstance(q, LazyChunk):
         register = Register(recorder.register(q._node))
-        q = LazyChunk(recorder, recorder.call(checked, (register,), {}))
-    else:
-        q = checked(np.asarray(q))
-    return _before(lanes, q)
+        return LazyChunk(recorder, recorder.call(checked, (register,), {}))
+    return checked(np.asarray(q))
 
 
 @own("portable")
