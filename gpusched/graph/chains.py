@@ -291,16 +291,16 @@ def cuts(task: Task) -> bool:
     return has(task.func, "cuts")
 
 
-_JOINS = concatenate_arrays, concatenate3, concatenate_shaped
+_DASKS_JOINS = concatenate_arrays, concatenate3, concatenate_shaped
 
 
-def joins(node: Any) -> bool:
+def calls_join(node: Any) -> bool:
     """Return whether a task is a call of a function by which dask joins chunks."""
-    return type(node) is Task and any(node.func is each for each in _JOINS)
+    return type(node) is Task and any(node.func is each for each in _DASKS_JOINS)
 
 
-def joins_inside(node: Any) -> bool:
+def has_join_inside(node: Any) -> bool:
     """Return whether a task that joins chunks is fused with others."""
     if type(node) is not Task or node.func is not execute_subgraph:
         return False
-    return any(joins(each) or joins_inside(each) for each in node.args[0].values())
+    return any(calls_join(each) or has_join_inside(each) for each in node.args[0].values())

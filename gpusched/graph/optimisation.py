@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.graph.assembling import assembled
 from gpusched.graph.batching import batched
-from gpusched.graph.chains import absorbed, joins_inside, without_links, without_names
+from gpusched.graph.chains import absorbed, has_join_inside, without_links, without_names
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
@@ -126,7 +126,7 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         whole = _in_whole_chunks(table)
         found = whole.without_joins(joins)
         table = found if whole is table else without_links(found)
-        if any(map(joins_inside, table.tasks.values())):
+        if any(map(has_join_inside, table.tasks.values())):
             from gpusched.graph.reducefirst import reduced_first
 
             parted = reduced_first(table, least)

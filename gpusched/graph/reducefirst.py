@@ -24,18 +24,17 @@ from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
 from gpusched.adapters.tasks import Task, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.graph.chains import joins, joins_inside
+from gpusched.graph.chains import calls_join, has_join_inside
 from gpusched.graph.families import leaves
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.partials import bare
 from gpusched.graph.reductionsteps import (
     flattened,
-    key_of_argument,
     spread,
     step_of,
     steps_after,
 )
-from gpusched.graph.subgraph import depth_first, layer_of, references
+from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, references
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.graph.taking import Lengths, taken_by
 
@@ -104,7 +103,7 @@ class _ReducingFirst:
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
         for key, node in self._tasks.items():
-            if joins_inside(node):
+            if has_join_inside(node):
                 parts = self._parts(key, node)
                 if parts is not None:
                     found[parts.first] = parts
@@ -130,7 +129,7 @@ class _ReducingFirst:
         inner = flat[0]
         counts = Counter(chain.from_iterable(map(references, inner.values())))
         for each in inner.values():
-            if joins(each):
+            if calls_join(each):
                 path = _path(each, inner, counts)
                 if path is not None:
                     reason = self._table.why_fixed(node)

@@ -17,7 +17,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.families import leaves
 from gpusched.graph.known import is_first_step
 from gpusched.graph.partials import applied, bare
-from gpusched.graph.subgraph import layer_of, references
+from gpusched.graph.subgraph import key_of_argument, layer_of, references
 
 _SUM, _PRODUCT = (chunk.sum,), (chunk.prod,)
 STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
@@ -177,10 +177,3 @@ def _settled(name: Any, other: Mapping[Any, Any]) -> Any:
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:
     return key if type(key) is tuple else (key,)
-
-
-def key_of_argument(value: Any) -> Any:
-    """Return what an argument refers to, if it does no more."""
-    if type(value) is TaskRef:
-        return value.key
-    return value.target if type(value) is Alias else None

@@ -114,6 +114,23 @@ def depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> 
     return found
 
 
+def key_of_argument(value: Any) -> Any:
+    """Return what an argument of a task refers to, or is another name of, if it does no more.
+
+    None for anything else.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import Alias, TaskRef
+    >>> from gpusched.graph.subgraph import key_of_argument
+    >>> key_of_argument(TaskRef("x")), key_of_argument(Alias("y", "x")), key_of_argument(3)
+    ('x', 'x', None)
+    """
+    if type(value) is TaskRef:
+        return value.key
+    return value.target if type(value) is Alias else None
+
+
 def references(node: Any) -> Iterator[Any]:
     """Yield the keys that a task refers to, in the order of its arguments.
 

@@ -23,7 +23,6 @@ from dask.array.core import concatenate3
 
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import (
-    Alias,
     DataNode,
     Task,
     TaskRef,
@@ -38,7 +37,7 @@ from gpusched.graph.independence import Divided, results
 from gpusched.graph.joins import joined, with_chunks
 from gpusched.graph.known import known
 from gpusched.graph.partials import parts
-from gpusched.graph.subgraph import depth_first, layer_of
+from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of
 from gpusched.graph.table import Table
 from gpusched.graph.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.templates import Signatures
@@ -406,10 +405,12 @@ class _Unsplitting:
 
         Each array that is joined stands for itself.
         """
-        joined = _chunks_of(node)
-        if not joined:
+        arrays = _chunks_of(node)
+        if not arrays:
             return [(self._families_of(node.dependencies), None)]
-        keys = [{index: _key_of(each) for index, each in leaves(chunks)} for chunks in joined]
+        keys = [
+            {index: key_of_argument(each) for index, each in leaves(chunks)} for chunks in arrays
+        ]
         return [(self._families_of(each.values()), self._grid(each)) for each in keys]
 
     def _families_of(self, keys: Iterable[Any]) -> list[Family]:
@@ -461,7 +462,7 @@ class _Unsplitting:
 
     def _pieces(self, chunks: Any) -> tuple[int, Any] | None:
         """Return the bytes of an element of chunks that are joined, and how long they are."""
-        keys = [_key_of(each) for _, each in leaves(chunks)]
+        keys = [key_of_argument(each) for _, each in leaves(chunks)]
         return None if None in keys else self._table.sizes.grid(keys)
 
     def _note_grid(self, pieces: tuple[int, Any], grid: Grid, whole: Mapping[Any, Any]) -> None:
@@ -498,13 +499,6 @@ def _chunks_of(node: Any) -> Sequence[Any]:
     if type(node) is Task and node.func is concatenate3:
         return node.args if len(node.args) == 1 and not node.kwargs else []
     return joined(node)
-
-
-def _key_of(chunk: Any) -> Any:
-    """Return the key of a chunk in a nested list; None if something else is there."""
-    if type(chunk) is Alias:
-        return chunk.target
-    return chunk.key if type(chunk) is TaskRef else None
 
 
 def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:

@@ -167,6 +167,11 @@ def _bincount(recorder: Recorder, x: Any, weights: Any = None, minlength: int = 
     return reduced(weights, x, count, "add", 0, np.float64)
 
 
+def _keeping_zeros(combine: str, dtype: np.dtype) -> float | None:
+    """Return what sums start from that are to keep the signs of zeros; None for other joins."""
+    return -0.0 if combine == "add" and dtype.kind in "fc" else None
+
+
 def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
               dtype: Any = None) -> Any:  # fmt: skip
     """Record ``ufunc.reduceat`` for segments that follow each other."""
@@ -181,7 +186,7 @@ def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
     wanted = joined_dtype(name, self.dtype, dtype)
     labels = np.searchsorted(starts, np.arange(length), side="right") - 1
     # NumPy starts from each segment's first element, which may be a negative zero.
-    initial = -0.0 if name == "add" and wanted.kind in "fc" else None
+    initial = _keeping_zeros(name, wanted)
     return reduced(self, labels, len(starts), name, axis, wanted, initial)
 
 
@@ -204,10 +209,10 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
     shape = (*node.shape[:axis], *places.shape, *node.shape[axis + 1 :])
     if 0 in shape:
         raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
-    # One loop for all: each step would be rounded to the array's dtype otherwise.
     if ufunc is np.multiply and node.dtype.kind == "c":
         # An infinite number times 1 is not itself.
         raise UnfusibleError(GraphBreak.DTYPE, "products of complex numbers at some positions")
+    # One loop for all: each step would be rounded to the array's dtype otherwise.
     one, other, found = resolve_dtypes(ufunc, (node, operand(recorder, value)))
     if not one == found == node.dtype:
         raise UnfusibleError(GraphBreak.DTYPE, f"{value.dtype} joined to {node.dtype}")
@@ -219,7 +224,7 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
         places = node_of(flat)
     labels = LazyChunk(recorder, derived(recorder, places, located, length, axis))
     # What nothing is added to keeps the sign of its zeros.
-    initial = -0.0 if ufunc is np.add and node.dtype.kind in "fc" else None
+    initial = _keeping_zeros(ufunc.__name__, node.dtype)
     joined = reduced(whole, labels, length, ufunc.__name__, axis, initial=initial)
     result = elementwise(recorder, ufunc, (LazyChunk(recorder, node), joined))
     self._node = recorder.cast(node_of(result), node.dtype)

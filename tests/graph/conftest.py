@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import dask
 import pytest
 
-from gpusched.graph import enable
+from gpusched.graph import enable, unsplitting
 from gpusched.store import processors
 from gpusched.store.statistics import reset_statistics
 
@@ -30,3 +30,11 @@ def everything_fused() -> Iterator[None]:
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run kernels as plain Python does, where each function of a test has others."""
     monkeypatch.setattr(processors, "interpreted", lambda: True)
+
+
+@pytest.fixture
+def plain_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run tasks one after the other, without kernels, of graphs that are for two threads."""
+    monkeypatch.setattr(unsplitting, "threads", lambda: 2)
+    with dask.config.set({"gpusched.fusion.compile": "off", "scheduler": "sync"}):
+        yield

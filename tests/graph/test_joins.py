@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import List, Task, TaskRef
-from gpusched.graph import unsplitting
 from gpusched.graph.joins import joined, with_chunks
 
 xr = pytest.importorskip("xarray", reason="xarray comes with the extra test")
@@ -25,11 +24,7 @@ DIMS = ["t", "y", "x"]
 VALUES = np.random.default_rng(0).integers(0, 99, (12, 8, 10)).astype("f8")
 
 
-@pytest.fixture(autouse=True)
-def _plain_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(unsplitting, "threads", lambda: 2)
-    with dask.config.set({"gpusched.fusion.compile": "off", "scheduler": "sync"}):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_calls")
 
 
 def pieces(chunks: Any = (3, 2, 5)) -> Any:

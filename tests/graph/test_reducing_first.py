@@ -9,8 +9,6 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.array import chunk
-from dask.core import flatten
-from dask.highlevelgraph import HighLevelGraph
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,12 +16,9 @@ import gpusched
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.graph import reducefirst
-from gpusched.graph.chains import without_links, without_names
-from gpusched.graph.direct import optimised
 from gpusched.graph.reducefirst import reduced_first
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
 from tests.benchmarks.programs import tasks_of
+from tests.graph.passes import assert_same_results, table_of
 
 SHAPE = 40, 6
 VALUES = np.random.default_rng(0).integers(-9, 9, SHAPE).astype("f8")
@@ -34,15 +29,6 @@ ROWS = np.r_[0:7, 12:18, 21:35]
 @pytest.fixture(autouse=True)
 def _any_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reducefirst, "LEFT", 0)
-
-
-def table_of(*arrays: Any) -> Table:
-    """Return the graph of some arrays, as the pass is given it."""
-    keys = list(flatten([array.__dask_keys__() for array in arrays]))
-    merged = HighLevelGraph.merge(*[each.__dask_graph__() for each in arrays])
-    tasks = optimised(merged, keys)
-    table = Table(dict(tasks), keys, Sizes(merged.layers))
-    return without_links(without_names(table))
 
 
 def joins(tasks: Any) -> int:
@@ -61,13 +47,7 @@ def changed(*arrays: Any, least: int = 0) -> bool:
     after = reduced_first(before, least)
     if after is before:
         return False
-    expected = dask.get(dict(before.tasks), list(before.wanted))
-    for tasks in (after.tasks, without_links(after).tasks):
-        for one, other in zip(expected, dask.get(dict(tasks), list(after.wanted)), strict=True):
-            kind = np.asarray(one).dtype
-            assert kind == np.asarray(other).dtype
-            bound = 1e-5 if kind == "f4" else 1e-12
-            np.testing.assert_allclose(one, other, rtol=bound, strict=True)
+    assert_same_results(before, after)
     return True
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 from dask.array import chunk
-from dask.core import flatten
-from dask.highlevelgraph import HighLevelGraph
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
 from gpusched.graph import reducewhole, unsplitting
-from gpusched.graph.chains import without_links, without_names
-from gpusched.graph.direct import optimised
+from gpusched.graph.chains import without_links
 from gpusched.graph.reducewhole import whole_chunks
-from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from tests.benchmarks.programs import tasks_of
+from tests.graph.passes import assert_same_results, table_of
 
 VALUES = np.random.default_rng(0).integers(-9, 9, (24, 6)).astype("f8")
 """Integers, whose sums are the same in any order."""
@@ -31,14 +27,6 @@ VALUES = np.random.default_rng(0).integers(-9, 9, (24, 6)).astype("f8")
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsplitting, "threads", lambda: 1)
-
-
-def table_of(*arrays: Any) -> Table:
-    """Return the graph of some arrays, as the pass is given it."""
-    keys = list(flatten([array.__dask_keys__() for array in arrays]))
-    merged = HighLevelGraph.merge(*[each.__dask_graph__() for each in arrays])
-    table = Table(dict(optimised(merged, keys)), keys, Sizes(merged.layers))
-    return without_links(without_names(table))
 
 
 def count(table: Table) -> int:
@@ -50,13 +38,7 @@ def fewer(*arrays: Any) -> int:
     """Return how many tasks fewer there are, having checked that the results are the same."""
     before = table_of(*arrays)
     after = whole_chunks(before)
-    expected = dask.get(dict(before.tasks), list(before.wanted))
-    for tasks in (after.tasks, without_links(after).tasks):
-        for one, other in zip(expected, dask.get(dict(tasks), list(after.wanted)), strict=True):
-            kind = np.asarray(one).dtype
-            assert kind == np.asarray(other).dtype
-            bound = 1e-5 if kind == "f4" else 1e-12
-            np.testing.assert_allclose(one, other, rtol=bound, strict=True)
+    assert_same_results(before, after)
     return count(before) - count(after)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,11 +30,7 @@ from tests.benchmarks.programs import tasks_of
 VALUES = np.random.default_rng(0).integers(0, 99, (12, 8, 10)).astype("f8")
 
 
-@pytest.fixture(autouse=True)
-def _plain_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(unsplitting, "threads", lambda: 2)
-    with dask.config.set({"gpusched.fusion.compile": "off", "scheduler": "sync"}):
-        yield
+pytestmark = pytest.mark.usefixtures("plain_calls")
 
 
 def compared(array: Any) -> tuple[int, int]:
