@@ -271,9 +271,8 @@ class _Recorder(TracingRecorder):
             step.kernel = self._run.execution.kernel(use)
         return step
 
-    def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False,
-             unfilled: Any = None) -> Any:  # fmt: skip
-        found = super().call(function, args, kwargs, copies, unfilled)
+    def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False) -> Any:
+        found = super().call(function, args, kwargs, copies)
         if self.steps:
             self._sites.setdefault(id(self.steps[-1]), self._origin())
         return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 from typing import Any
 
 import numpy as np
-from dask.array.core import concatenate_axes, concatenate_shaped
+from dask.array.core import chunks_from_arrays, concatenate_axes, concatenate_shaped
+from dask.core import reshapelist
 
 from gpusched.adapters.arrays import concatenate2
 from gpusched.adapters.tasks import List, Task
@@ -15,6 +17,7 @@ from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute
 from gpusched.record.functions import own_array
 from gpusched.record.recorded import recorder_among
+from gpusched.record.unfilled import form_of, of_numpy
 
 
 @own("view", "elementwise", "moves")
@@ -72,6 +75,20 @@ def recorded_join(arrays: Any, shape: Any) -> Any:
     if alone and (copy := own_array(arrays[0])) is not None:
         return copy
     return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
+
+
+@form_of(concatenate_shaped)
+def _unfilled_join(arrays: Any, shape: Any) -> Any:
+    """Return what a join of dask's returns, uninitialised: in C order, whatever that of the parts.
+
+    dask takes their lengths from those at the edges, and repeats a part of length 1.
+    """
+    if not of_numpy(*arrays) or {len(shape)} != {each.ndim for each in arrays} or not shape:
+        return None
+    lengths = chunks_from_arrays(reshapelist(shape, arrays))
+    if [each.shape for each in arrays] != list(itertools.product(*lengths)):
+        return None
+    return np.empty(tuple(map(sum, lengths)), arrays[0].dtype)
 
 
 def copied_by_joining(value: Any) -> Any:

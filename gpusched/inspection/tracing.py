@@ -97,11 +97,10 @@ class TracingRecorder(Recorder):
             self.launches.append((builder, step))
         return step
 
-    def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False,
-             unfilled: Any = None) -> Any:  # fmt: skip
+    def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False) -> Any:
         """Record a call, and keep the bytes that it reads and makes."""
         before = len(self.steps)
-        found = super().call(function, args, kwargs, copies, unfilled)
+        found = super().call(function, args, kwargs, copies)
         read = [self.contents[k] for k in used_registers(args) | used_registers(kwargs)]
         values = found if isinstance(found, list | tuple) else [found]
         arrays = [self.contents[v.register] if isinstance(v, Leaf) else v for v in values]

@@ -8,26 +8,18 @@ from typing import Any, cast
 from gpusched.plan.expression import Leaf, Node, Table
 from gpusched.plan.plan import used_registers
 from gpusched.record.record import Recorder
+from gpusched.record.unfilled import FORMS
 
 
-def derived(
-    recorder: Recorder, node: Node, function: Callable[..., Any], *args: Any,
-    unfilled: Callable[..., Any] | None = None,
-) -> Leaf:  # fmt: skip
-    """Return what a function makes of a node, registers and numbers; once for the same ones.
-
-    Parameters
-    ----------
-    unfilled
-        Of a function that only moves elements, whatever they are: as in `Recorder.call`.
-    """
+def derived(recorder: Recorder, node: Node, function: Callable[..., Any], *args: Any) -> Leaf:
+    """Return what a function makes of a node, registers and numbers; once for the same ones."""
     register = recorder.register(node)
     # What stands in for labels that are still to be computed may be beyond all arrays.
     written = recorder.postponed.writes({register, *used_registers(args)})
-    copies = unfilled is not None or not written
+    copies = function in FORMS or not written
 
     def make() -> Node:
-        return recorder.made_leaf(register, function, *args, copies=copies, unfilled=unfilled)
+        return recorder.made_leaf(register, function, *args, copies=copies)
 
     # -0.0 equals 0.0, and is another number.
     return cast(Leaf, recorder.interned(("derived", function, register, repr(args)), make))

@@ -326,8 +326,7 @@ def _joined(recorder: Recorder, function: Callable[..., Any], arrays: Any, axis:
         raise UnfusibleError(GraphBreak.DTYPE, "arrays of several dtypes joined")
     if function is np.concatenate and len(chunks) == 1 and axis is not None:
         (only,) = chunks
-        function([np.broadcast_to(np.int8(), only.shape)], axis)
-        if (alone := own_array(only)) is not None:
+        if -only.ndim <= axis < only.ndim and (alone := own_array(only)) is not None:
             return alone
     found = compute(recorder, function, (chunks,), {"axis": axis}, copies=True)
     return LazyChunk(recorder, found._node, fresh=True)

@@ -51,6 +51,7 @@ from gpusched.record.catalogue import has
 from gpusched.record.held import early
 from gpusched.record.ownpieces import Pieces, owning
 from gpusched.record.postponed import Postponed
+from gpusched.record.unfilled import FORMS
 from gpusched.record.views import Views, gather_apart
 from gpusched.store.handles import Runnable
 
@@ -367,7 +368,7 @@ class Recorder:
         return self.contents[register]
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any,
-             copies: bool = False, unfilled: Callable[..., Any] | None = None) -> Any:  # fmt: skip
+             copies: bool = False) -> Any:  # fmt: skip
         """Call `function` on arrays that exist; return its results as nodes where they can be.
 
         Parameters
@@ -378,23 +379,28 @@ class Recorder:
             With `Register` objects where a node's value goes.
         copies
             Whether it only moves elements, or shows them in another way: then it is called with
-            what stands in for arrays, too, and once more when those are there.
-        unfilled
-            Of such a function, what to call in its place until the values are needed: returns what
-            its result will be like, without moving anything.
+            what stands in for arrays, too, and once more when those are there; or not before
+            that, if it is known what its result will be like (`gpusched.record.unfilled`).
         """
         registers = self.contents
         if not copies:
             self._must_be_portable(function)
             args, kwargs = owning(self, args), owning(self, kwargs)
         read = used_registers(args) | used_registers(kwargs)
-        waits = unfilled is not None or self.postponed.writes(read)
+        waits = self.postponed.writes(read)
         if not copies:
-            self.demand()
+            # What it does not read may run later: the functions that are called change nothing.
+            if waits:
+                self.demand()
             self.repeatable, waits = False, False
+        given = substitute(args, registers), substitute(kwargs, registers)
+        form = FORMS.get(function) if copies else None
         with collecting(heeded()):
-            called = unfilled or function
-            found = called(*substitute(args, registers), **substitute(kwargs, registers))
+            found = None if form is None else form(*given[0], **given[1])
+            if found is not None:
+                waits = True
+            else:
+                found = function(*given[0], **given[1])
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
@@ -442,11 +448,10 @@ class Recorder:
         return self.device.holds(np.asarray(value) if scalar else value)
 
     def made_leaf(
-        self, register: int, function: Callable[..., Any], *args: Any, copies: bool = False,
-        unfilled: Callable[..., Any] | None = None,
-    ) -> Leaf:  # fmt: skip
+        self, register: int, function: Callable[..., Any], *args: Any, copies: bool = False
+    ) -> Leaf:
         """Return the node of what a function makes of what a register holds, see `call`."""
-        found = self.call(function, (Register(register), *args), {}, copies, unfilled)
+        found = self.call(function, (Register(register), *args), {}, copies)
         assert isinstance(found, Leaf)
         return found
 

@@ -30,6 +30,7 @@ from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 from gpusched.record.reductions import report_if_nan
 from gpusched.record.segments import placed
+from gpusched.record.unfilled import form_of
 
 RANK = np.dtype(np.int64)
 """Of ranks, and of places in a table of lanes."""
@@ -130,6 +131,7 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+@form_of(side_by_side)
 def unfilled(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """Return an array like the one that `side_by_side` returns, without the elements it moves."""
     moved = _lanes_last(array, axes)
@@ -183,7 +185,7 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if ordered:
         leaf = derived(recorder, array._node, in_order, axes, length)
     else:
-        leaf = derived(recorder, array._node, side_by_side, axes, unfilled=unfilled)
+        leaf = derived(recorder, array._node, side_by_side, axes)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
     table = table_of(recorder, leaf)
     return Lanes(array, given, axes, table, recorder.constant(starts), length, ordered)
@@ -292,14 +294,13 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
     q = _given(q, method)
     if type(q) is int and _are_integers(a):
         raise UnfusibleError(GraphBreak.OPERAND, "an integer quantile, which is an element")
-    places: Any = None
-    if isinstance(q, LazyChunk) and isinstance(a, LazyChunk):
-        # Before the lanes are recorded, which would be put side by side for what is called here.
-        register = Register(recorder.register(q._node))
-        leaves = recorder.call(places_of, (register, _along(a, axis)[1], method), {})
-        places = [LazyChunk(recorder, leaf) for leaf in leaves]
     lanes = lanes_of(a, axis, "fiu")
-    if places is None:
+    places: Any
+    if isinstance(q, LazyChunk):
+        register = Register(recorder.register(q._node))
+        leaves = recorder.call(places_of, (register, lanes.length, method), {})
+        places = [LazyChunk(recorder, leaf) for leaf in leaves]
+    else:
         places = quantile_places(np.asarray(q), lanes.length, method)
     before, after, share = (_before(lanes, each) for each in places)
     if is_discrete(method):
@@ -361,10 +362,7 @@ def _given(q: Any, method: Any) -> Any:
 
 
 def _checked(recorder: Recorder, q: Any) -> Any:
-    """Return quantiles that NumPy takes; before lanes are put side by side, as `checked` is called.
-
-    What has been recorded until then runs, since that looks at values.
-    """
+    """Return quantiles that NumPy takes."""
     if isinstance(q, LazyChunk):
         register = Register(recorder.register(q._node))
         return LazyChunk(recorder, recorder.call(checked, (register,), {}))
