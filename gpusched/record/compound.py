@@ -130,7 +130,8 @@ def assembled(recorder: Recorder, parts: Sequence[tuple[Box, Node]], like: Node)
     for index, node in parts:
         gather_apart(recorder, [node])
         # What has been computed already is copied by a kernel without operations.
-        *others, last = groups([node], recorder.done) or [Group((node,), node.shape, ())]
+        found = groups([node], recorder.done, recorder.contents)
+        *others, last = found or [Group((node,), node.shape, ())]
         for group in others:
             recorder.compute(group)
         moves = tuple(0 if n == 1 else s for n, s in zip(node.shape, steps, strict=True))

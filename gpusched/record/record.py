@@ -267,7 +267,7 @@ class Recorder:
                 self.done[id(root)] = leaf.register
         for root in roots:
             gather_apart(self, [root])
-        for group in groups(roots, self.done):
+        for group in groups(roots, self.done, self.contents):
             self.compute(group)
         self.pending = 0
 

@@ -39,6 +39,30 @@ def test_operands_that_take_long_are_computed_once(
     assert sizes(function, X, operand) == [first, (ROWS, COLUMNS)]
 
 
+def test_axes_between_others_and_in_other_orders() -> None:
+    """What is the same along the innermost loops is computed outside of these, once or not."""
+    cube = X.reshape(64, 8, 256)
+    row, plane = cube[:1, :, :1], cube[:, :1, :1]
+    short = X.reshape(8192, 8, 2)
+    assert sizes(lambda x, r: x * np.exp(r), short, row) == [(1, 8, 1), short.shape]
+    assert sizes(lambda x, r: x * np.exp(r), cube, row) == [cube.shape]  # 512 times in all
+    assert sizes(lambda x, r: x * np.exp(r), cube, plane) == [cube.shape]
+    assert sizes(lambda x, r: x * np.exp(r), cube.transpose(2, 1, 0), row) == [(256, 8, 64)]
+    assert sizes(lambda x, r: x * np.exp(r), X.T.copy().T, COLUMN) == [(ROWS, 1), (ROWS, COLUMNS)]
+    assert sizes(lambda x, r: x * np.exp(r), X.T.copy().T, ROW) == [(ROWS, COLUMNS)]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_deviations_of_windows_divide_once_a_window(axis: int) -> None:
+    def deviation(x: Any) -> Any:
+        windows = np.lib.stride_tricks.sliding_window_view(x, 20, axis)
+        mean = np.sum(windows, axis=-1, keepdims=True) / 20
+        return np.sum((windows - mean) ** 2, axis=-1)
+
+    found = check(deviation, X, ulp=64)
+    assert [len(launch.kernel.kernel.statements) for launch in found.launches] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("function", "operand"),
     [
