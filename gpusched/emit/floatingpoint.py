@@ -29,6 +29,9 @@ TESTS = {"invalid": INVALID, "infinite": DIVIDE | OVERFLOW, "tiny": UNDERFLOW}
 """The errors that kernels can see by a result alone, by the name of what it is then."""
 REPORTED = 32
 """The bit of anything else that NumPy warns of."""
+UNSURE = 8
+"""How far the bits are shifted of errors that flags may show for nothing: a processor converts
+float16 in groups, and raises flags for what happens to be beside the one element that is wanted."""
 
 _KINDS = {"invalid": INVALID, "divide": DIVIDE, "over": OVERFLOW, "under": UNDERFLOW}
 """By `numpy.errstate`'s names."""
@@ -73,8 +76,8 @@ _local = _Local()
 
 
 def note(errors: int) -> None:
-    """Note errors that were raised in this thread."""
-    _local.errors |= errors
+    """Note errors that were raised in this thread, or may have been."""
+    _local.errors |= errors & (1 << UNSURE) - 1 | errors >> UNSURE
 
 
 def take() -> int:

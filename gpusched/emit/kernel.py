@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -205,6 +206,13 @@ class Kernel:
         reduces = reduces if self.windows is None else "windows"
         words += sorted({f"{o.combine}_{reduces}" for o in self.outputs if o.combine})
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
+
+    @cached_property
+    def halves(self) -> bool:
+        """Whether it converts float16."""
+        lists: tuple[Sequence[Input | Statement | Output], ...]
+        lists = self.inputs, self.statements, self.outputs
+        return any(value.dtype == "float16" for values in lists for value in values)
 
     @cached_property
     def tested(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from gpusched import events
 from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
-from gpusched.emit.floatingpoint import collecting, note
+from gpusched.emit.floatingpoint import UNDERFLOW, UNSURE, collecting, note
 from gpusched.plan import timing
 from gpusched.plan.layout import Loops, passed
 from gpusched.store.handles import Runnable
@@ -178,10 +178,21 @@ class Launch:
         arguments += self.numbers
         errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
         if errors:
-            note(errors)
+            note(_shown(errors, [registers[output.register] for output in self.outputs]))
         for output in self.outputs:
             if not output.is_result:
                 output.finish(registers[output.register], registers)
+
+
+def _shown(errors: int, results: list[Any]) -> int:
+    """Return errors without those that only flags show which were raised for nothing.
+
+    What overflows or is invalid in a sum or a product stays infinite, or becomes NaN.
+    """
+    unsure = errors >> UNSURE & ~UNDERFLOW
+    if unsure and all(np.isfinite(each).all() for each in results):
+        errors &= ~(unsure << UNSURE)
+    return errors
 
 
 @dataclass(kw_only=True)

@@ -140,7 +140,8 @@ def _order(node: Node, done: Materialised, contents: Registers,
     """
     register = node.register if isinstance(node, Leaf) else done.get(id(node))
     strides = () if register is None else getattr(contents[register], "strides", ())
-    if strides and all(step or n == 1 for step, n in zip(strides, node.shape, strict=True)):
+    whole = node.ndim == len(strides)  # and no table
+    if whole and all(step or n == 1 for step, n in zip(strides, node.shape, strict=True)):
         # Of axes with the same steps, the last one is that of windows.
         order = sorted(range(node.ndim), key=lambda axis: (-abs(strides[axis]), -axis))
         return tuple([axis - node.ndim for axis in order])

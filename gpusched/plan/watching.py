@@ -27,9 +27,11 @@ def watched(
     -----
     The flags show what arithmetic raises. They do not show what a function of several steps
     raises, or whether a value has been computed that may not matter to what is made of it, or
-    what the compiler has computed of each of a few values.
+    what the compiler has computed of each of a few values. Beside float16 they may be raised for
+    nothing: they count for sums and products only, in which `Launch` sees whether that is so.
     """
     flags, tests, few = 0, [], _of_few_values(order)
+    halves = any(value.dtype == HALF for each in order for value in (each, *each.arguments))
     needed = set()  # What is written, or added up, as it is
     for node, root in zip(nodes, roots, strict=True):
         flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
@@ -37,7 +39,7 @@ def watched(
             needed.add(id(root))
     for number, node in reversed(list(enumerate(order))):
         shown = HAS_FLAGS and has(node.operation, "arithmetic") and id(node) in needed
-        shown = shown and node.dtype != HALF
+        shown = shown and not halves
         shown = shown and few.isdisjoint(map(id, node.arguments))
         if node.reports and shown:
             flags |= node.reports

@@ -280,6 +280,23 @@ def test_sums_that_overflow_are_reported() -> None:
     assert errors_of(lambda x: (x * 1).sum(), values) & OVERFLOW
 
 
+def test_flags_of_conversions_count_for_nothing() -> None:
+    """x86 converts the one element that is wanted, and what is beside it in the register."""
+
+    def total(x: Any) -> Any:
+        return np.clip(x * np.float16(1.5) + np.float16(2), -60, 60).sum(axis=0, dtype="f4")
+
+    for seed in range(8):
+        values = np.random.default_rng(seed).normal(8, 10, (365, 75)).astype("f2")
+        assert not errors_of(total, values) & ~UNDERFLOW
+    values[300, 70] = np.inf
+    assert not errors_of(total, values) & ~UNDERFLOW
+    values[:2, 70] = np.inf, -np.inf
+    assert errors_of(lambda x: (x * np.float16(1.5)).sum(axis=0, dtype="f4"), values) & INVALID
+    assert errors_of(lambda x: (x.astype("f4") * 1e38).max(), values) & OVERFLOW
+    assert errors_of(lambda x: (x.astype("f4") * 1e36).sum(), values) & OVERFLOW
+
+
 @pytest.fixture
 def fused() -> Iterator[None]:
     with dask.config.set({"gpusched.fusion.minimum-elements": 0}), gpusched.enable():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gpusched.emit.floatingpoint import TESTS
+from gpusched.emit.floatingpoint import TESTS, UNSURE
 from gpusched.emit.kernel import Access, Kernel
 from gpusched.emit.lines import Lines
 from gpusched.emit.operations import named
@@ -68,6 +68,8 @@ class Nest(Lines):
         """Return the errors that may have arisen, as source."""
         flags = self.kernel.flags
         parts = [f"floating_point_errors() & {flags}"] if flags else []
+        if flags and self.kernel.halves:
+            parts = [f"({parts[0]}) << {UNSURE}"]
         parts += [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
         return " | ".join(parts)
 

@@ -32,4 +32,4 @@ def kernel(a, out, n0):
         total0, lost0 = compensated_add(total0, lost0, part0)
     total0 = total0 + lost0 if lost0 != 0 else total0
     out[0] = out[0] + total0
-    return floating_point_errors() & 9 | (1 if any_invalid else 0) | (12 if any_infinite else 0)
+    return (floating_point_errors() & 9) << 8 | (1 if any_invalid else 0) | (12 if any_infinite else 0)

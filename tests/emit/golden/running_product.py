@@ -30,4 +30,4 @@ def kernel(a, out, n0, n1, a_s0, out_s0):
             for i in range(count):
                 total0 = round_to_float16(total0 * from_float16(out_block[i]))
                 out_block[i] = to_float16(total0)
-    return floating_point_errors() & 9 | (1 if any_invalid else 0) | (12 if any_infinite else 0)
+    return (floating_point_errors() & 9) << 8 | (1 if any_invalid else 0) | (12 if any_infinite else 0)
