@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bdb import BdbQuit
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gpusched.debugging.origins import (
 )
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
+from gpusched.graph.cutfirst import PieceReturnedError
 from gpusched.graph.functiontraits import Functions
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
@@ -44,6 +46,9 @@ from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Regist
 from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
+
+CUT = "it shows a piece of a chunk"
+"""Why no kernel cuts pieces off."""
 
 
 class Execution:
@@ -138,6 +143,25 @@ class Run:
         return registers[-1]
 
     def _segment(self, segment: Segment, registers: Registers) -> None:
+        """Go through a segment as a task runs it: with pieces of its inputs, where it takes only
+        pieces."""
+        cut = segment.cut
+        if cut is None or cut.run(registers, lambda rest: self._rest(rest, cut.cuts, registers)):
+            self._whole(segment, registers)
+
+    def _rest(self, segment: Segment, cuts: Sequence[tuple[int, ProgramStep]],
+              registers: Registers) -> None:  # fmt: skip
+        """Go through what takes pieces that have been cut off, each of which has its origin."""
+        for register, step in cuts:
+            args = substitute(step.args, registers)
+            called = self._named(step.function, args, {}, self._keys[register], CUT)
+            called.direct, called.result = True, registers[register]
+            self._note(called.result, FromCall(called))
+            if self._placement.marked(list(called.args)):
+                self._placement.mark(called.result)
+        self._whole(segment, registers)
+
+    def _whole(self, segment: Segment, registers: Registers) -> None:
         inputs = tuple(registers[k] for k in segment.inputs)
         reason = segment.obstacle(inputs, segment.key(inputs)) if segment.recorded else ""
         if segment.recorded and reason is None:
@@ -151,14 +175,14 @@ class Run:
 
     def _record(self, segment: Segment, inputs: Any, registers: Registers) -> str | None:
         """Record a segment and compute it; return why not, if so."""
-        recorder = _Recorder(self, segment)
+        recorder = segment.recorder(partial(_Recorder, self), self.execution.device)
         try:
             trace = Trace(segment, recorder, inputs, registers)
             little = trace.too_little()
             if little is not None:
                 return little.reason
             structures = trace.finish(registers)
-        except (BdbQuit, MemoryError, OverrideError):
+        except (BdbQuit, MemoryError, OverrideError, PieceReturnedError):
             raise
         except UnrecordableError as reason:
             return str(reason)
@@ -239,17 +263,18 @@ class Run:
         return name_of_layer(layer) if layer else ""
 
     def label(self, array: Any) -> str:
-        """Return the layer of dask's that an array is a chunk of, if it is an input."""
+        """Return the layer of dask's that an array is a chunk of, if it is an input, or a piece."""
         origin = self.origin(array)
+        if isinstance(origin, FromCall) and origin.called.reason is CUT:
+            return layer_of(origin.called.key)
         return layer_of(origin.key) if isinstance(origin, FromTask | Held) else ""
 
 
 class _Recorder(TracingRecorder):
     """Records a segment of a run, whose execution says how kernels run."""
 
-    def __init__(self, run: Run, segment: Segment) -> None:
-        overrides = segment.overrides
-        super().__init__(overrides.on(run.execution.device), overrides.bounds.most)
+    def __init__(self, run: Run, device: Device, most: int) -> None:
+        super().__init__(device, most)
         self._run = run
         self._arguments: dict[int, str] = {}
         self._sites: dict[int, RecordedAt] = {}
