@@ -11,6 +11,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.backends.devices import HOST, Device
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.debugging.host_copies import Placement
 from gpusched.debugging.origins import (
     Called,
@@ -173,7 +174,7 @@ class Run:
             # Kernels leave their results where their inputs are.
             self._placement.mark([registers[k] for k in segment.outputs])
 
-    def _record(self, segment: Segment, inputs: Any, registers: Registers) -> str | None:
+    def _record(self, segment: Segment, inputs: Any, registers: Registers) -> Reason | None:
         """Record a segment and compute it; return why not, if so."""
         recorder = segment.recorder(partial(_Recorder, self), self.execution.device)
         try:
@@ -185,9 +186,9 @@ class Run:
         except (BdbQuit, MemoryError, OverrideError, PieceReturnedError):
             raise
         except UnrecordableError as reason:
-            return str(reason)
+            return reason.reason
         except Exception as error:  # noqa: BLE001  then the functions themselves raise it, or show their result
-            return f"recording failed: {type(error).__name__}: {error}"[:200]
+            return GraphBreak.RECORDING("recording failed", f"{type(error).__name__}: {error}")
         self._written(recorder)
         self._loose(segment, recorder, trace.local)
         for structure, k in zip(structures, segment.outputs, strict=True):

@@ -173,7 +173,8 @@ class Placing:
             for k in segment.outputs:
                 found[k] = self._copies.settled(found[k])
         except _UNABLE as error:
-            failed = GraphBreak.NEEDS_HOST(f"CuPy does not do it: {type(error).__name__}: {error}")
+            told = f"{type(error).__name__}: {error}"
+            failed = GraphBreak.NEEDS_HOST("CuPy does not do it", told)
         else:
             if not any(_holds_number(found[k]) for k in segment.outputs):
                 self._on_device = True

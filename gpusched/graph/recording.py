@@ -201,7 +201,7 @@ class Recording:
         recorder has a bug, which is counted.
         """
         segment, registers = self._segment, self._registers
-        reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
+        reason = GraphBreak.RECORDING("recording failed", repr(error))
         leave(registers, segment.without(reason))
         segment.calling.one_by_one(registers)
         refused = segment.refused(error, GraphBreak.RECORDING, self._inputs, registers)

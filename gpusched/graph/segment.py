@@ -327,7 +327,7 @@ class Segment:
         """
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
-        reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
+        reason = what(f"{what.name.lower()} failed", f"{type(error).__name__}: {error}")
         moved = isinstance(registers, Moved)
         if moved or not first_device(inputs).can.host_memory:
             warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")

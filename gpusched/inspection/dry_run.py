@@ -226,8 +226,8 @@ class Rehearser:
             self._halt(segment.steps[-1], reason.reason)
             return self._call(segment, registers)
         except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
-            told = f"recording failed: {type(error).__name__}: {error}"[:200]
-            self._halt(segment.steps[-1], GraphBreak.RECORDING(told))
+            told = f"{type(error).__name__}: {error}"
+            self._halt(segment.steps[-1], GraphBreak.RECORDING("recording failed", told))
             return self._call(segment, registers)
         self._holding.note(segment, trace.local, registers)
         plan = recorder.plan(trace.arrays, outputs)
