@@ -144,8 +144,7 @@ class Run:
         return registers[-1]
 
     def _segment(self, segment: Segment, registers: Registers) -> None:
-        """Go through a segment as a task runs it: with pieces of its inputs, where it takes only
-        pieces."""
+        """Go through a segment as a task runs it: what takes only pieces, with these."""
         cut = segment.cut
         if cut is None or cut.run(registers, lambda rest: self._rest(rest, cut.cuts, registers)):
             self._whole(segment, registers)

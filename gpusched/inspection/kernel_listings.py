@@ -179,7 +179,7 @@ class ExplainedKernel:
                 f"{file} is there already: gpusched.override(kernel, {str(file)!r}) takes it as it "
                 "is; give another path, or overwrite=True"
             )
-        found = edited_file(self.kernel.original or self.kernel, file, target, tolerance)
+        found = edited_file(self.kernel.generated, file, target, tolerance)
         file.write_text(getattr(self, sources[target]))
         if command:
             subprocess.run([*command, str(file)], check=True)

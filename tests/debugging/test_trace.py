@@ -158,7 +158,7 @@ def test_pieces_are_large_enough_or_not_as_in_the_computation(rows: int, fused: 
 def test_pieces_have_the_users_names() -> None:
     trace = traced(cut(18), (1, 2))
     assert str(trace.steps[0].where) == "x[1, 2]"
-    assert trace.steps[1].expression == "piece * 2.0"
+    assert trace.steps[1].expression.startswith("piece * ")
 
 
 def test_a_branch_that_the_computation_leaves_to_numpy_is_left_to_it() -> None:
