@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gpusched.graph.safety.examination import Examination
     from gpusched.graph.segment import Segment
 
+__gpusched_calls_programs__ = True
+
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
 
