@@ -11,6 +11,9 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+DETAIL = 200
+"""Characters of a detail that are kept."""
+
 _KEEP = "keep to NumPy calls, without float(), bool(), if or np.asarray of a chunk: the task is "
 _ANEW = "recorded again for each chunk"
 
@@ -39,9 +42,9 @@ class GraphBreak(enum.Enum):
         """Whether it says to change something: all but what begins with "nothing"."""
         return not self.remedy.startswith("nothing")
 
-    def __call__(self, text: str) -> Reason:
+    def __call__(self, text: str, detail: str = "") -> Reason:
         """Return the reason for one case."""
-        return Reason(self, text)
+        return Reason(self, text, detail)
 
     # What chunks are.
     SMALL_CHUNKS = "make chunks larger, or lower gpusched.fusion.minimum-elements"
@@ -154,22 +157,45 @@ class Reason(str):
         Which graph break it is.
     text
         The message, such as ``"dtype object"``.
+    detail
+        What differs from time to time, such as the message of an error. It is shown behind the
+        text, and reasons are compared and counted without it: of those that are counted as one,
+        the first is kept.
+
+    Examples
+    --------
+    >>> from gpusched.breaks import GraphBreak
+    >>> reason = GraphBreak.COMPILATION("compilation failed", "OSError: no space left")
+    >>> print(reason)
+    compilation failed: OSError: no space left
+    >>> reason == "compilation failed"
+    True
     """
 
-    __slots__ = ("kind",)
+    __slots__ = ("detail", "kind")
 
     kind: GraphBreak
+    detail: str
 
-    def __new__(cls, kind: GraphBreak, text: str) -> Reason:
+    def __new__(cls, kind: GraphBreak, text: str, detail: str = "") -> Reason:
         """Make a string that knows its kind."""
         made = super().__new__(cls, text)
-        made.kind = kind
+        made.kind, made.detail = kind, detail[:DETAIL]
         return made
+
+    def __str__(self) -> str:
+        """Return the text with its detail."""
+        return f"{self.text}: {self.detail}" if self.detail else self.text
+
+    @property
+    def text(self) -> str:
+        """What it is compared by."""
+        return super().__str__()
 
     def __getnewargs__(self) -> Any:
         """Return what a copy, or another process, makes it of."""
-        return self.kind, str(self)
+        return self.kind, self.text, self.detail
 
     def told(self, text: str) -> Reason:
         """Return the same graph break with another text."""
-        return Reason(self.kind, text)
+        return Reason(self.kind, text, self.detail)

@@ -131,6 +131,7 @@ MAY_USE = {
     "debugging": {
         "adapters",
         "backends",
+        "breaks",
         "emit",
         "graph",
         "inspection",

@@ -16,7 +16,7 @@ import dask.array as da
 import pytest
 
 import gpusched
-from gpusched.backends import cache
+from gpusched.store.handles import Handle
 from gpusched.store.service import client as service
 from tests.kernelsettings import KERNELS
 
@@ -56,7 +56,7 @@ def test_progress_in_a_notebook_is_one_line() -> None:
 def test_what_a_notebook_says_of_compilation_is_what_is_said_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache, "is_compiled", lambda kernel: False)
+    monkeypatch.setattr(Handle, "is_kept", lambda handle: False)
     x = da.ones((1000, 1000), chunks=500)
     with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "background"}):
         said = _of_compilation(str(gpusched.explain((da.cbrt(x) * 2 - da.sinh(x)).sum())))

@@ -204,7 +204,7 @@ def _counters() -> dict[str, Any]:
 def _reasons(counter: Counter[Any]) -> list[list[Any]]:
     """Return operation, code, text and times of the most frequent reasons."""
     return [
-        [operation, reason.kind.name, reason, times]
+        [operation, reason.kind.name, str(reason), times]
         for (operation, reason), times in _most(counter)
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,7 +31,7 @@ class KernelCache(KernelStore):
         if kernelfiles.is_empty():
             return None
         prepared = prepare(kernel)
-        return sharing.known(prepared.wanted, prepared.load) if prepared.is_kept else None
+        return sharing.known(prepared.wanted, prepared.load) if prepared.wanted.is_kept else None
 
     def obtained(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel from a file, from other processes, or compiled now."""
@@ -46,6 +45,18 @@ class KernelCache(KernelStore):
             with updating() as counters:
                 counters.compile_seconds += time.perf_counter() - started
         return found
+
+    def is_kept(self, kernel: Kernel) -> bool:
+        """Return whether a kernel's machine code is in a file; nothing is loaded or written.
+
+        Examples
+        --------
+        >>> from gpusched.backends.cache import KernelCache
+        >>> from gpusched.emit.kernel import Kernel
+        >>> KernelCache().is_kept(Kernel((), ("float64",), (), (), ("map",)))
+        False
+        """
+        return processors.interpreted() or prepare(kernel).wanted.is_kept
 
 
 @dataclass(frozen=True)
@@ -69,15 +80,9 @@ class PreparedKernel:
         path = root and root / "kernels" / emitters.folder_name() / f"{name}-{key}.code"
         return sharing.Wanted(name, key, path)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a file of the machine code."""
-        # A folder that this user may not enter is as good as none.
-        return self.wanted.path is not None and os.path.exists(self.wanted.path)
-
     def describe(self) -> None:
         """Say in the folder of the machine code what it is for, if it is there."""
-        if self.is_kept and self.wanted.path is not None:
+        if self.wanted.is_kept and self.wanted.path is not None:
             with suppress(OSError):  # Whoever has written the code has said what is wrong.
                 kernelfiles.describe(self.wanted.path.parent, emitters.made_with())
 
@@ -120,19 +125,6 @@ class PreparedKernel:
     def _registered(self) -> str:
         """Return a name of the source for errors, under which tracebacks show it."""
         return register(f"<gpusched {self.chosen.name}>", self.source)
-
-
-def is_compiled(kernel: Kernel) -> bool:
-    """Return whether this process has a kernel, or finds it on disk; nothing is loaded or written.
-
-    Examples
-    --------
-    >>> from gpusched.backends.cache import is_compiled
-    >>> from gpusched.emit.kernel import Kernel
-    >>> is_compiled(Kernel((), ("float64",), (), (), ("map",)))
-    False
-    """
-    return kernel in kernels or processors.interpreted() or prepare(kernel).is_kept
 
 
 def code_for(kernel: Kernel, key: str) -> bytes:

@@ -14,6 +14,7 @@ from gpusched.backends.buffer_pool import pool
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.kernel import Kernel
+from gpusched.store import tuned
 from gpusched.store.handles import Runnable
 
 
@@ -84,6 +85,8 @@ class Device:
     marks: Marks | None = None
     """For timing launches; None where they are over when their call returns."""
     can: Capabilities = Capabilities()
+    place: Callable[[], tuned.Place] = tuned.here
+    """Returns what is remembered of the fastest choices for it is found by."""
     in_order: Callable[[], bool] = lambda: True
     """Returns whether whoever uses what this thread has launched comes after it, wherever that is:
     on a stream of its own, a thread has to wait for its results. Those of CUDA's null stream need
@@ -134,7 +137,7 @@ def cuda() -> Device:
     return Device("cuda", runtime.handle, cupy.ndarray, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
                   Marks(mark, passed, seconds),
-                  Capabilities(addresses=True, moments=True, begins=True),
+                  Capabilities(addresses=True, moments=True, begins=True), runtime.here,
                   lambda: cupy.cuda.get_current_stream().ptr == 0)  # fmt: skip
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bdb import BdbQuit
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.backends.devices import HOST, Device
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.debugging.host_copies import Placement
 from gpusched.debugging.origins import (
     Called,
@@ -24,6 +26,7 @@ from gpusched.debugging.origins import (
 )
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
+from gpusched.graph.cutfirst import PieceReturnedError
 from gpusched.graph.functiontraits import Functions
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
@@ -44,6 +47,9 @@ from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Regist
 from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
+
+CUT = "it shows a piece of a chunk"
+"""Why no kernel cuts pieces off."""
 
 
 class Execution:
@@ -138,6 +144,24 @@ class Run:
         return registers[-1]
 
     def _segment(self, segment: Segment, registers: Registers) -> None:
+        """Go through a segment as a task runs it: what takes only pieces, with these."""
+        cut = segment.cut
+        if cut is None or cut.run(registers, lambda rest: self._rest(rest, cut.cuts, registers)):
+            self._whole(segment, registers)
+
+    def _rest(self, segment: Segment, cuts: Sequence[tuple[int, ProgramStep]],
+              registers: Registers) -> None:  # fmt: skip
+        """Go through what takes pieces that have been cut off, each of which has its origin."""
+        for register, step in cuts:
+            args = substitute(step.args, registers)
+            called = self._named(step.function, args, {}, self._keys[register], CUT)
+            called.direct, called.result = True, registers[register]
+            self._note(called.result, FromCall(called))
+            if self._placement.marked(list(called.args)):
+                self._placement.mark(called.result)
+        self._whole(segment, registers)
+
+    def _whole(self, segment: Segment, registers: Registers) -> None:
         inputs = tuple(registers[k] for k in segment.inputs)
         reason = segment.obstacle(inputs, segment.key(inputs)) if segment.recorded else ""
         if segment.recorded and reason is None:
@@ -149,21 +173,21 @@ class Run:
             # Kernels leave their results where their inputs are.
             self._placement.mark([registers[k] for k in segment.outputs])
 
-    def _record(self, segment: Segment, inputs: Any, registers: Registers) -> str | None:
+    def _record(self, segment: Segment, inputs: Any, registers: Registers) -> Reason | None:
         """Record a segment and compute it; return why not, if so."""
-        recorder = _Recorder(self, segment)
+        recorder = segment.recorder(partial(_Recorder, self), self.execution.device)
         try:
             trace = Trace(segment, recorder, inputs, registers)
             little = trace.too_little()
             if little is not None:
                 return little.reason
             structures = trace.finish(registers)
-        except (BdbQuit, MemoryError, OverrideError):
+        except (BdbQuit, MemoryError, OverrideError, PieceReturnedError):
             raise
         except UnrecordableError as reason:
-            return str(reason)
+            return reason.reason
         except Exception as error:  # noqa: BLE001  then the functions themselves raise it, or show their result
-            return f"recording failed: {type(error).__name__}: {error}"[:200]
+            return GraphBreak.RECORDING("recording failed", f"{type(error).__name__}: {error}")
         self._written(recorder)
         self._loose(segment, recorder, trace.local)
         for structure, k in zip(structures, segment.outputs, strict=True):
@@ -239,17 +263,18 @@ class Run:
         return name_of_layer(layer) if layer else ""
 
     def label(self, array: Any) -> str:
-        """Return the layer of dask's that an array is a chunk of, if it is an input."""
+        """Return the layer of dask's that an array is a chunk of, if it is an input, or a piece."""
         origin = self.origin(array)
+        if isinstance(origin, FromCall) and origin.called.reason is CUT:
+            return layer_of(origin.called.key)
         return layer_of(origin.key) if isinstance(origin, FromTask | Held) else ""
 
 
 class _Recorder(TracingRecorder):
     """Records a segment of a run, whose execution says how kernels run."""
 
-    def __init__(self, run: Run, segment: Segment) -> None:
-        overrides = segment.overrides
-        super().__init__(overrides.on(run.execution.device), overrides.bounds.most)
+    def __init__(self, run: Run, device: Device, most: int) -> None:
+        super().__init__(device, most)
         self._run = run
         self._arguments: dict[int, str] = {}
         self._sites: dict[int, RecordedAt] = {}

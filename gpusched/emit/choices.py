@@ -148,15 +148,13 @@ def check_names(kernel: Kernel, target: str, names: Any) -> None:
             )
 
 
-def configured(setting: Any, target: str) -> Options:
-    """Return what the configuration chooses for all kernels.
+def configured(setting: Any) -> dict[str, Options]:
+    """Return what the configuration chooses for all kernels, by target.
 
     Parameters
     ----------
     setting
         ``gpusched.tuning.options``.
-    target
-        ``"cpu"`` or ``"cuda"``.
 
     Raises
     ------
@@ -166,11 +164,11 @@ def configured(setting: Any, target: str) -> Options:
     Examples
     --------
     >>> from gpusched.emit.choices import configured
-    >>> configured({"cuda": {"block": 128}}, "cuda")
-    Options(block=128, vector=None, unroll=None)
+    >>> configured({"cuda": {"block": 128}})
+    {'cuda': Options(block=128, vector=None, unroll=None)}
     """
     if not setting:
-        return Options()
+        return {}
     where = "gpusched.tuning.options"
     if not isinstance(setting, dict) or not setting.keys() <= set(TARGETS):
         raise ChoiceError(f"{where} is {setting!r}: say such as {{cuda: {{block: 128}}}}")
@@ -180,7 +178,7 @@ def configured(setting: Any, target: str) -> Options:
                 known = ", ".join(SENSIBLE[each])
                 raise ChoiceError(f"{where} has {name!r} for {each}: there is {known} to choose")
             check_value(each, name, value, SENSIBLE[each][name], where)
-    return Options(**(setting.get(target) or {}))
+    return {target: Options(**values) for target, values in setting.items() if values}
 
 
 def words(options: Options) -> str:

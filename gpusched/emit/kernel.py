@@ -222,6 +222,12 @@ class Kernel:
             errors |= test.errors
         return tuple(name for name, bits in TESTS.items() if bits & errors)
 
+    @cached_property
+    def generated(self) -> Kernel:
+        """The kernel without what users have chosen: their source, and how it is compiled."""
+        found = self.original or self
+        return found if found.options == Options() else replace(found, options=Options())
+
     @property
     def operands(self) -> tuple[Input | Output, ...]:
         """Inputs, then outputs: the arrays in the order of the arguments."""

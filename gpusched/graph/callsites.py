@@ -7,21 +7,16 @@ variable names are worked out when somebody asks.
 
 from __future__ import annotations
 
-import sys
-from types import CodeType, FrameType
 from typing import Any
 
 import dask
 
 from gpusched.graph import early
-from gpusched.graph.libraries import FRAMES
 from gpusched.newest import Newest
+from gpusched.record.callers import Site, outside
 
 LIMIT = 50_000
 """Arrays remembered; the oldest goes first."""
-
-Site = tuple[CodeType, int]
-"""A code object, and the offset of an instruction in it."""
 
 _sites: Newest[str, Site] = Newest(LIMIT)
 _last: Newest[Site, str] = Newest(LIMIT)
@@ -37,41 +32,6 @@ def note(array: Any) -> None:
         return
     _sites[array.name] = site
     _last[site] = array.name
-
-
-def outside(depth: int, until: str = "") -> Site | None:
-    """Return where the nearest frame outside the libraries is.
-
-    Parameters
-    ----------
-    depth
-        Frames to leave out, this function's own not counted.
-    until
-        Name of a module whose frames end the search.
-    """
-    frame = frame_outside(depth + 1, until)
-    return None if frame is None else (frame.f_code, frame.f_lasti)
-
-
-def frame_outside(depth: int, until: str = "") -> FrameType | None:
-    """Return the nearest frame outside the libraries: all who look for the user's line ask this.
-
-    But for `gpusched.record.branches`, below which there are no graphs.
-
-    Parameters
-    ----------
-    depth, until
-        As of `outside`.
-    """
-    frame: FrameType | None = sys._getframe(depth + 1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module == until:
-            return None
-        if module.partition(".")[0] not in FRAMES:
-            return frame
-        frame = frame.f_back
-    return None
 
 
 def site_of(name: str) -> Site | None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask.array.chunk import getitem
 
-from gpusched.breaks import GraphBreak
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.moved import Moved
 from gpusched.placed import Placed
 from gpusched.plan.plan import Register, Registers
 from gpusched.record.steps import ProgramStep
-from gpusched.store.statistics import updating
 
 if TYPE_CHECKING:
     from gpusched.graph.segment import Segment
 
 NOT_A_VIEW = GraphBreak.INDEX("pieces of chunks that are not views of them")
+RETURNED = GraphBreak.LAYOUT("a result that is a piece of a chunk")
+
+
+class PieceReturnedError(Exception):
+    """A result is a view of a piece that was cut off before: it has to be one of dask's piece."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,27 @@ class CutFirst:
     rest: Segment
     """The other steps."""
 
-    def run(self, registers: Registers) -> bool:
-        """Run the segment; return False, with nothing done, where a piece is not a view."""
-        if isinstance(registers, Moved):
-            return False  # `gpusched.graph.devicechoice.cut` has said that chunks move whole.
-        if not self.apply(registers):
-            with updating() as counters:
-                counters.apart["slice", NOT_A_VIEW] += 1
-            return False
-        self.rest.run_whole(registers)
-        self.forget(registers)
-        return True
+    def run(self, registers: Registers, run: Callable[[Segment], object]) -> Reason | None:
+        """Have the rest run on pieces; return why the whole has to run, with nothing done.
+
+        All that go through a segment ask this: what runs it, explains it and debugs it.
+
+        Parameters
+        ----------
+        registers
+            Of the program; they hold the pieces meanwhile.
+        run
+            Gets the rest. Where it raises `PieceReturnedError`, it has done nothing.
+        """
+        try:
+            if not self.apply(registers):
+                return NOT_A_VIEW
+            run(self.rest)
+        except PieceReturnedError:
+            return RETURNED
+        finally:
+            self.forget(registers)
+        return None
 
     def apply(self, registers: Registers) -> bool:
         """Cut the pieces; return False, with nothing done, where one is not a view.

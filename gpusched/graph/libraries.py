@@ -11,24 +11,23 @@ import numpy as np
 _TABLE = """
 builtins           objects kept timed
 _operator          objects kept timed
-contextlib         frames
 cupy               functions objects
-cytoolz            objects frames
-dask               functions objects kept frames
+cytoolz            objects
+dask               functions objects kept
 dask.array         pure timed
 dask.utils         pure timed
-distributed        functions objects frames
-functools          objects frames
-gpusched           objects kept frames pure
+distributed        functions objects
+functools          objects
+gpusched           objects kept pure
 gpusched.backends  timed
 gpusched.emit      timed
 gpusched.plan      timed
 gpusched.record    timed
-numpy              functions objects kept frames timed
+numpy              functions objects kept timed
 operator           objects kept timed
 scipy              objects
-toolz              objects frames
-xarray             functions objects frames
+toolz              objects
+xarray             functions objects
 """
 """Packages, and modules for what `is_in` is asked, with the questions that are answered by yes."""
 
@@ -43,8 +42,6 @@ FUNCTIONS = _of("functions")
 user's to change, and are not gone through."""
 OBJECTS = _of("objects")
 """So are their objects that can be called."""
-FRAMES = _of("frames")
-"""Their frames are between the user's line and what it calls."""
 KEPT = _of("kept")
 """Their functions hold no arrays, and processes find them by their names."""
 TIMED = _of("timed")

@@ -15,6 +15,7 @@ import numpy as np
 from gpusched import placed
 from gpusched.breaks import GraphBreak
 from gpusched.graph.cupycalls import on_cupy
+from gpusched.graph.cutfirst import PieceReturnedError
 from gpusched.graph.devicechoice import (
     COPIES,
     LEAVES,
@@ -33,7 +34,6 @@ from gpusched.graph.inputs import flat
 from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.partials import name_of, slow_part
 from gpusched.graph.segment import Segment
-from gpusched.graph.traced import PieceReturnedError
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
 from gpusched.plan.overrides import REQUIRE, Overrides, bounds
 from gpusched.store.statistics import updating
@@ -173,7 +173,8 @@ class Placing:
             for k in segment.outputs:
                 found[k] = self._copies.settled(found[k])
         except _UNABLE as error:
-            failed = GraphBreak.NEEDS_HOST(f"CuPy does not do it: {type(error).__name__}: {error}")
+            told = f"{type(error).__name__}: {error}"
+            failed = GraphBreak.NEEDS_HOST("CuPy does not do it", told)
         else:
             if not any(_holds_number(found[k]) for k in segment.outputs):
                 self._on_device = True

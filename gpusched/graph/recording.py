@@ -10,12 +10,13 @@ from gpusched import config
 from gpusched.breaks import GraphBreak
 from gpusched.emit.floatingpoint import error_state, take
 from gpusched.graph import decisions, layouts
+from gpusched.graph.cutfirst import PieceReturnedError
 from gpusched.graph.decisions import Direct, Plans, Waiting
 from gpusched.graph.inlined import Inlining
 from gpusched.graph.inputs import first_device, flat
 from gpusched.graph.moved import Moved, leave
 from gpusched.graph.partials import name_of
-from gpusched.graph.traced import PieceReturnedError, Trace
+from gpusched.graph.traced import Trace
 from gpusched.placed import hosted
 from gpusched.plan import tiers
 from gpusched.plan.expression import UnrecordableError
@@ -200,7 +201,7 @@ class Recording:
         recorder has a bug, which is counted.
         """
         segment, registers = self._segment, self._registers
-        reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
+        reason = GraphBreak.RECORDING("recording failed", repr(error))
         leave(registers, segment.without(reason))
         segment.calling.one_by_one(registers)
         refused = segment.refused(error, GraphBreak.RECORDING, self._inputs, registers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import dask
@@ -17,7 +17,7 @@ from gpusched.emit.kernel import EXACT
 from gpusched.emit.operations import replaced
 from gpusched.graph import decisions, layouts
 from gpusched.graph.calling import Calling, Steps
-from gpusched.graph.cutfirst import CutFirst, leading_cuts
+from gpusched.graph.cutfirst import RETURNED, CutFirst, leading_cuts
 from gpusched.graph.decisions import Direct, Plans, Remaining, Waiting, warn_once
 from gpusched.graph.inputs import describe, first_device, flat, obstacle
 from gpusched.graph.known import known, substitute_for
@@ -26,7 +26,6 @@ from gpusched.graph.partials import name_of
 from gpusched.graph.recording import Recording
 from gpusched.graph.remembered import Remembered
 from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reasons
-from gpusched.graph.traced import PieceReturnedError
 from gpusched.plan import shortage, tiers
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE
@@ -45,7 +44,6 @@ REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its
 """Why one is repeated there."""
 
 OTHER_WAYS = GraphBreak.OWN_DECIDES(f"its functions go more than {WAYS} ways, as chunks decide")
-RETURNED = GraphBreak.LAYOUT("a result that is a piece of a chunk")
 
 _Recorder = TypeVar("_Recorder", bound=Recorder)
 
@@ -159,7 +157,7 @@ class Segment:
         """
         if not self.recorded:
             return self._run_unsafe(registers)
-        if self.cut is not None and self._run_cut(self.cut, registers):
+        if self.cut is not None and self._run_cut(self.cut, registers, short):
             return None
         inputs = tuple([registers[k] for k in self.inputs])
         examination = self.examined()
@@ -198,15 +196,18 @@ class Segment:
                 counters.breaks.update(self.unsafe)
         self.calling.one_by_one(registers)
 
-    def _run_cut(self, cut: CutFirst, registers: Registers) -> bool:
+    def _run_cut(self, cut: CutFirst, registers: Registers, short: bool) -> bool:
         """Run with pieces of the inputs; return False, with nothing done, if that cannot be."""
-        try:
-            return cut.run(registers)
-        except PieceReturnedError:
+        if isinstance(registers, Moved):
+            return False  # `gpusched.graph.devicechoice.cut` has said that chunks move whole.
+        reason = cut.run(registers, lambda rest: rest.run_whole(registers, short))
+        if reason is None:
+            return True
+        if reason is RETURNED:
             self.cut = None
-            with updating() as counters:
-                counters.apart["slice", RETURNED] += 1
-            return False
+        with updating() as counters:
+            counters.apart["slice", reason] += 1
+        return False
 
     def _replayed(self, found: Plans, key: Any, inputs: tuple[Any, ...],
                   registers: Registers) -> bool:  # fmt: skip
@@ -326,7 +327,7 @@ class Segment:
         """
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
-        reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
+        reason = what(f"{what.name.lower()} failed", f"{type(error).__name__}: {error}")
         moved = isinstance(registers, Moved)
         if moved or not first_device(inputs).can.host_memory:
             warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
@@ -397,6 +398,9 @@ class Segment:
 
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
+        refused = self.examined().refused
+        if refused:
+            return refused[1]
         return obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
 
     def _decided(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
@@ -409,7 +413,7 @@ class Segment:
             self.remembered.add(key, found)
         return found
 
-    def recorder(self, kind: type[_Recorder], device: Device) -> _Recorder:
+    def recorder(self, kind: Callable[[Device, int], _Recorder], device: Device) -> _Recorder:
         """Return a recorder of these calls, whose plan is to hold for the answers they are given.
 
         Calls that are recorded for each chunk get values instead.
@@ -417,7 +421,7 @@ class Segment:
         Parameters
         ----------
         kind
-            Its type.
+            What makes it: its type, for instance.
         device
             Where the chunks are.
         """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak
+from gpusched.graph.cutfirst import PieceReturnedError
 from gpusched.graph.decisions import Direct
 from gpusched.graph.inlined import Inlining
 from gpusched.graph.inputs import NESTED
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
     from gpusched.graph.safety.examination import Examination
     from gpusched.graph.segment import Segment
 
+__gpusched_calls_programs__ = True
+
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
-
-
-class PieceReturnedError(Exception):
-    """A result is a view of a piece that was cut off before: it has to be one of dask's piece."""
 
 
 class Trace:

@@ -25,7 +25,7 @@ def breaks(walked: Walked, numbers: dict[str, int]) -> list[Break]:
     made = [
         Break(
             operation,
-            reason,
+            str(reason),
             reason.kind.name,
             reason.kind.remedy,
             stage,
@@ -50,7 +50,7 @@ def apart(
     for reason, tasks in batches.reasons:
         found["batch", reason] += tasks
     made = [
-        Apart(what, reason, reason.kind.name, reason.kind.remedy, times)
+        Apart(what, str(reason), reason.kind.name, reason.kind.remedy, times)
         for (what, reason), times in found.items()
     ]
     return tuple(sorted(made, key=lambda each: (not GraphBreak[each.code].advises, -each.times)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.batch import calls_in
+from gpusched.graph.cutfirst import PieceReturnedError
 from gpusched.graph.functiontraits import Functions
 from gpusched.graph.inputs import flat
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
@@ -25,7 +26,7 @@ from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
 from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import copied, evaluate
-from gpusched.graph.traced import PieceReturnedError, Trace
+from gpusched.graph.traced import Trace
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,
@@ -188,21 +189,25 @@ class Rehearser:
         inputs = tuple(registers[k] for k in segment.inputs)
         if not segment.recorded:
             return self._call(segment, registers)
-        if segment.cut is not None and segment.cut.apply(registers):
-            self._holding.cut_off(segment.cut.cuts, registers)
-            try:
-                return self._run(segment.cut.rest, registers)
-            except PieceReturnedError:
-                pass  # Then the whole is recorded.
-            finally:
-                segment.cut.forget(registers)
+        if segment.cut is not None:
+            cuts = segment.cut.cuts
+            whole = segment.cut.run(registers, lambda rest: self._rest(rest, cuts, registers))
+            if whole is None:
+                return None
+            self._variant.apart.append(("slice", whole))
         reason = segment.obstacle(inputs, segment.key(inputs))
         if reason is not None:
             self._halt(segment.steps[0], reason)
             if reason.kind is GraphBreak.SMALL_CHUNKS:
                 return self._unfused(segment, inputs, registers)
             return self._call(segment, registers)
-        self._record(segment, inputs, registers)
+        return self._record(segment, inputs, registers)
+
+    def _rest(self, segment: Segment, cuts: Sequence[tuple[int, ProgramStep]],
+              registers: list[Any]) -> None:  # fmt: skip
+        """Run what takes pieces that are cut off."""
+        self._holding.cut_off(cuts, registers)
+        self._run(segment, registers)
 
     def _record(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
         recorder = segment.recorder(TracingRecorder, self.device)
@@ -221,8 +226,8 @@ class Rehearser:
             self._halt(segment.steps[-1], reason.reason)
             return self._call(segment, registers)
         except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
-            told = f"recording failed: {type(error).__name__}: {error}"[:200]
-            self._halt(segment.steps[-1], GraphBreak.RECORDING(told))
+            told = f"{type(error).__name__}: {error}"
+            self._halt(segment.steps[-1], GraphBreak.RECORDING("recording failed", told))
             return self._call(segment, registers)
         self._holding.note(segment, trace.local, registers)
         plan = recorder.plan(trace.arrays, outputs)

@@ -8,10 +8,10 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
 from gpusched.adapters.tasks import DataNode
-from gpusched.graph.callsites import outside
 from gpusched.inspection.explanation import Explanation, explain_graph
 from gpusched.inspection.gather import wanted_of
 from gpusched.inspection.places import Place, place_of_site
+from gpusched.record.callers import outside
 
 
 class Pretence:

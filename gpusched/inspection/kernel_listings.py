@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpusched.backends import cache
+from gpusched.backends.devices import HOST
 from gpusched.config import word
 from gpusched.editing.edited import Edited, edited_file
 from gpusched.emit import generate, hostloops
@@ -84,8 +84,8 @@ class ExplainedKernel:
 
     @property
     def compiled(self) -> bool:
-        """Whether this machine's CPU has its machine code now."""
-        return cache.is_compiled(self.kernel)
+        """Whether the machine code for arrays in host memory is here, in memory or in a file."""
+        return HOST.compile(self.kernel).is_kept()
 
     @property
     def waits(self) -> bool:
@@ -96,7 +96,7 @@ class ExplainedKernel:
     @property
     def when_compiled(self) -> str:
         """When it is compiled here, which it is not yet, and what tasks do until then."""
-        failed = cache.kernels.handle(self.kernel).error
+        failed = tiers.failure([HOST.compile(self.kernel)])
         if failed is not None:
             return (
                 f"could not be compiled, and is not tried again in this process: {failed}; unfused"
@@ -179,7 +179,7 @@ class ExplainedKernel:
                 f"{file} is there already: gpusched.override(kernel, {str(file)!r}) takes it as it "
                 "is; give another path, or overwrite=True"
             )
-        found = edited_file(self.kernel.original or self.kernel, file, target, tolerance)
+        found = edited_file(self.kernel.generated, file, target, tolerance)
         file.write_text(getattr(self, sources[target]))
         if command:
             subprocess.run([*command, str(file)], check=True)

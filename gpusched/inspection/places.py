@@ -10,8 +10,9 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from gpusched.graph.callsites import Site, is_last, site_of
+from gpusched.graph.callsites import is_last, site_of
 from gpusched.record.bytecode import instructions
+from gpusched.record.callers import Site
 
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 

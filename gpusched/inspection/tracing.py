@@ -9,17 +9,13 @@ import numpy as np
 
 from gpusched.backends.devices import Device
 from gpusched.breaks import Reason
-from gpusched.graph.callsites import Site, frame_outside, outside
-from gpusched.graph.traced import Trace
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
+from gpusched.record.callers import Site, frame_outside, outside
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
-
-_TRACED = Trace.__module__
-"""Whose frames call what is traced."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +70,11 @@ class TracingRecorder(Recorder):
         return found
 
     def _origin(self) -> RecordedAt:
-        return RecordedAt(self.step, outside(2, until=_TRACED))
+        return RecordedAt(self.step, outside(2))
 
     def _names(self) -> None:
         """Note the names of lazy chunks in the user's function that is running."""
-        frame = frame_outside(2, until=_TRACED)
+        frame = frame_outside(2)
         for name, value in frame.f_locals.items() if frame is not None else ():
             if isinstance(value, LazyChunk) and name.isidentifier():
                 self.variables.setdefault(id(value.held), name)

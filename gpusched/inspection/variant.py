@@ -7,12 +7,12 @@ from typing import Any
 
 from gpusched.breaks import Reason
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.callsites import Site
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.plan.kernelbuilder import KernelBuilder
 from gpusched.plan.plan import Launch
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
+from gpusched.record.callers import Site
 
 
 @dataclass(frozen=True)

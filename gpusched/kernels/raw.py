@@ -140,7 +140,7 @@ class RawKernel:
             found = self.host(*arguments)
         except NotCompiledError as reason:
             with updating() as counters:
-                told = GraphBreak.SIMULATOR(f"a raw kernel runs in the simulator: {reason}")
+                told = GraphBreak.SIMULATOR("a raw kernel runs in the simulator", str(reason))
                 counters.breaks[self._name, told] += 1
             return self.simulate(blocks, threads)(*arguments)
         found.run(blocks, threads, arguments)

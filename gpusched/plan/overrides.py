@@ -16,10 +16,12 @@ from typing import Any
 from gpusched import config, forks
 from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
+from gpusched.emit import choices
 from gpusched.emit.editions import EditionError
-from gpusched.emit.kernel import EXACT, Edition, Kernel, unchecked
+from gpusched.emit.kernel import EXACT, Edition, Kernel, Options, unchecked
 from gpusched.plan.tiers import ANY, FUSED
 from gpusched.quantities import read_bytes
+from gpusched.store import tuned
 from gpusched.store.handles import Runnable
 
 NUMPY, DRAWN = "numpy", "device"
@@ -154,6 +156,8 @@ class Overrides:
     """What of a task is worth a kernel; chunks have the same values whatever it is."""
     random: str = NUMPY
     """Who draws random numbers."""
+    options: tuple[tuple[str, Options], ...] = ()
+    """How kernels of each target are compiled of which nothing is remembered."""
 
     def __bool__(self) -> bool:
         return bool(self.found) or not self.said.keys() <= {"bounds"}
@@ -196,9 +200,9 @@ class Overrides:
         def compile_version(kernel: Kernel) -> Runnable:
             override = self.of(kernel)
             if override is None:
-                return device.compile(applied(kernel, self.mathematics))
+                return device.compile(self._applied(kernel, device))
             try:
-                found = device.compile(applied(override.version(kernel), self.mathematics))
+                found = device.compile(self._applied(override.version(kernel), device))
                 found.wait()
                 return found
             except MemoryError:
@@ -208,6 +212,14 @@ class Overrides:
                 raise OverrideError(refused(kernel, device.name, error)) from error
 
         return replace(device, compile=compile_version)
+
+    def _applied(self, kernel: Kernel, device: Device) -> Kernel:
+        """Return a kernel as it is compiled for a device."""
+        kernel = applied(kernel, self.mathematics)
+        for target, options in self.options:
+            if target == device.name and tuned.find(kernel, device.place()) is None:
+                return replace(kernel, options=choices.applied(kernel, options, target))
+        return kernel
 
 
 def _restored(found: tuple[Override, ...], said: dict[str, Any]) -> Overrides:
@@ -239,7 +251,9 @@ def active() -> Overrides:
     """
     found = _applied + _scoped.get()
     mathematics, tier = config.word("fusion.mathematics"), config.word("fusion.tier")
-    said = Overrides((), mathematics, tier, config.word("device"), bounds(), config.word("random"))
+    options = tuple(sorted(choices.configured(config.get("tuning.options")).items()))
+    said = Overrides((), mathematics, tier, config.word("device"), bounds(), config.word("random"),
+                     options)  # fmt: skip
     if not found and said == NONE:
         return NONE
     last: dict[str, Override] = {}

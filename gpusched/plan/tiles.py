@@ -25,6 +25,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import OVERFLOW, note
 from gpusched.emit.policy import TILE_ROWS, USUAL_CACHE
+from gpusched.plan import timing
 from gpusched.plan.plan import (
     Allocation,
     Call,
@@ -74,9 +75,34 @@ class TiledLaunches:
         return _rows(self.launches[0])
 
     @cached_property
-    def steps(self) -> list[list[int]]:
+    def row_steps(self) -> list[list[int]]:
         """`row_steps` of each."""
         return [row_steps(launch) for launch in self.launches]
+
+    @property
+    def device(self) -> Device:
+        """Where they run."""
+        return self.launches[0].device
+
+    @cached_property
+    def name(self) -> str:
+        """Their names, under which a profile has the time that they take together."""
+        return " + ".join([launch.name for launch in self.launches])
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Calls of the program that they do, by the registers of their results."""
+        return tuple(sorted({step for launch in self.launches for step in launch.steps}))
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """Bytes that they read, without those that are in the cache."""
+        return sum(launch.bytes_read for launch in self.launches) - self.bytes_cached
+
+    @cached_property
+    def bytes_written(self) -> int:
+        """Bytes that they write."""
+        return sum(launch.bytes_written for launch in self.launches)
 
     @cached_property
     def natives(self) -> list[NativeKernel] | None:
@@ -89,7 +115,7 @@ class TiledLaunches:
     def layout(self) -> tilecalls.Layout:
         """The memory that the loop over tiles takes, but for the arguments."""
         assert self.natives is not None
-        return tilecalls.layout(tuple(map(_call, self.launches, self.natives, self.steps)))
+        return tilecalls.layout(tuple(map(_call, self.launches, self.natives, self.row_steps)))
 
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, tile after tile."""
@@ -98,14 +124,15 @@ class TiledLaunches:
             for launch in self.launches:
                 launch.kernel.wait()
         natives = self.natives
-        if events.active or natives is None:
-            # One after the other: so that each can be timed, or since Python runs them.
-            for launch in self.launches:
+        if natives is None:
+            for launch in self.launches:  # Python runs them, one after the other.
                 launch(registers)
             return
         memory = self.layout.memory.copy()
         results = _Results(registers)
-        for launch, block, steps in zip(self.launches, self.layout.blocks, self.steps, strict=True):
+        for launch, block, steps in zip(
+            self.launches, self.layout.blocks, self.row_steps, strict=True
+        ):
             arrays = [window(registers[register]) for register in launch.inputs]
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
                 arrays.append(results.allocate(output, step, launch.device))
@@ -116,10 +143,13 @@ class TiledLaunches:
             memory[word] = result.ctypes.data
         tiles = natives[0].tiles
         assert tiles is not None
-        errors = tiles(memory.ctypes.data, len(self.launches), self.all_rows, self.rows)
+
+        def compute() -> int:
+            return tiles(memory.ctypes.data, len(self.launches), self.all_rows, self.rows)
+
+        errors = timing.timed(self, compute) if events.active else compute()
         if errors < 0:
-            names = ", ".join(launch.name for launch in self.launches)
-            raise RuntimeError(f"one of the kernels {names} has raised an error")
+            raise RuntimeError(f"one of the kernels {self.name} has raised an error")
         results.finish(errors)
 
 

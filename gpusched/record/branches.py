@@ -13,9 +13,7 @@ computed of values with NumPy's bits; all else ends the recording.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from gpusched.emit.operations import COMBINES, has, named
 from gpusched.plan.expression import Apply, Gather, Leaf, Node, Reduce, Scalar
 from gpusched.plan.plan import Call, ReplayError, reads, written
 from gpusched.record import catalogue
+from gpusched.record.callers import frame_outside
 from gpusched.record.record import Recorder
 
 MOST = 16
@@ -86,12 +85,8 @@ def truth(recorder: Recorder, node: Node) -> bool:
 
 def _where() -> str:
     """Return the line that asks, as refusals of functions have it that were not recorded."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in ("gpusched", "numpy"):
-            return f" (branch, line {frame.f_lineno})"
-        frame = frame.f_back
-    return ""
+    frame = frame_outside(2)
+    return "" if frame is None else f" (branch, line {frame.f_lineno})"
 
 
 def _obstacle(recorder: Recorder, node: Node) -> Reason | None:

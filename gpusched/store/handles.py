@@ -55,6 +55,9 @@ class Runnable(Protocol):
     def look(self) -> bool:
         """Load it if it is in a file; return whether it is ready."""
 
+    def is_kept(self) -> bool:
+        """Return whether it is ready, or in a file; nothing is loaded or written."""
+
     def wait(self) -> None:
         """Compile it if need be."""
 
@@ -79,6 +82,10 @@ class CompiledKernel:
         """Return that it can be called."""
         return True
 
+    def is_kept(self) -> bool:
+        """Return that it can be called."""
+        return True
+
     def wait(self) -> None:
         """Return at once."""
 
@@ -94,6 +101,8 @@ class Handle:
         Returns it compiled if that takes next to nothing, and None otherwise.
     obtain
         Returns it compiled, however long that takes.
+    kept
+        Returns whether it is in a file.
 
     Notes
     -----
@@ -106,6 +115,7 @@ class Handle:
         kernel: Kernel,
         known: Callable[[], CompiledKernel | None],
         obtain: Callable[[], CompiledKernel],
+        kept: Callable[[], bool] = lambda: False,
     ) -> None:
         self.kernel = kernel
         self.name = kernel.name
@@ -132,6 +142,7 @@ class Handle:
         self._compiling = forks.lock()
         self._known = known
         self._obtain = obtain
+        self._kept = kept
 
     def __repr__(self) -> str:
         return f"<Handle {self.name}, {'' if self.ready else 'not '}compiled>"
@@ -149,6 +160,10 @@ class Handle:
                         self._set(found)
                     self._looked = True
         return self.ready
+
+    def is_kept(self) -> bool:
+        """Return whether it is in memory or in a file; nothing is loaded or written."""
+        return self.ready or self._kept()
 
     def wait(self) -> None:
         """Compile it if need be, or wait for whoever does; raise what the compiler raises."""

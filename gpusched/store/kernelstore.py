@@ -37,6 +37,10 @@ class KernelStore(ABC):
     def obtained(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel from a file, from other processes, or compiled now."""
 
+    def is_kept(self, kernel: Kernel) -> bool:
+        """Return whether a kernel's machine code is in a file; nothing is loaded or written."""
+        return False
+
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
@@ -52,7 +56,8 @@ class KernelStore(ABC):
         """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
         found = self._handles.get(kernel)
         if found is None:
-            made = Handle(kernel, lambda: self.loaded(kernel), lambda: self.obtained(kernel))
+            made = Handle(kernel, lambda: self.loaded(kernel), lambda: self.obtained(kernel),
+                          lambda: self.is_kept(kernel))  # fmt: skip
             found = self._handles.setdefault(kernel, made)
         return found
 

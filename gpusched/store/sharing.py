@@ -10,6 +10,7 @@ nothing else.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -78,6 +79,12 @@ class Wanted:
     """Of everything that the code depends on; equal keys mean code that can be exchanged."""
     path: Path | None
     """Where it is kept; None for nowhere."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file of it."""
+        # A folder that this user may not enter is as good as none.
+        return self.path is not None and os.path.exists(self.path)
 
 
 def patience() -> float:

@@ -81,27 +81,14 @@ def here() -> Place:
 
 
 def chosen(kernel: Kernel, place: Place) -> Kernel:
-    """Return a kernel with what is chosen for it: remembered, or for all kernels, or nothing.
-
-    Raises
-    ------
-    ChoiceError
-        If the configuration chooses what cannot be.
-    """
-    if kernel.options != Options():
-        return kernel
-    setting = config.get("tuning.options")
-    found = choices.applied(kernel, choices.configured(setting, place.target), place.target)
-    if config.get("tuning.remembered"):
-        best = find(kernel, place)
-        if best is not None:
-            found = best.options
-    return replace(kernel, options=found) if found != Options() else kernel
+    """Return a kernel with what is remembered to be the fastest, unless it has been chosen."""
+    best = find(kernel, place) if kernel.options == Options() else None
+    return kernel if best is None else replace(kernel, options=best.options)
 
 
 def find(kernel: Kernel, place: Place) -> Choice | None:
-    """Return what is remembered of a kernel, if anything."""
-    path = _path()
+    """Return what is remembered of a kernel, if anything, and if that is to be heeded."""
+    path = _path() if config.get("tuning.remembered") else None
     return _entries(path).get(_key(kernel, place)) if path is not None else None
 
 
@@ -253,5 +240,5 @@ def _choice(key: str, entry: dict[str, Any]) -> Choice:
         raise ValueError(f"a kernel named {key!r:.100}")
     target = key.split("|")[1]
     options = Options(**entry["options"])
-    choices.configured({target: {k: v for k, v in asdict(options).items() if v}}, target)
+    choices.configured({target: {k: v for k, v in asdict(options).items() if v}})
     return Choice(str(entry["kernel"]), options, float(entry["ratio"]), str(entry["date"]))

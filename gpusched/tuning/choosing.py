@@ -101,7 +101,7 @@ def tune(
     if target is not None and target not in TARGETS:
         raise ChoiceError(f"target {target!r}: say 'cpu' or 'cuda'")
     tables = [
-        _tuned(case, bench_for(device), given, tolerance, remember)
+        _tuned(case, Bench(device, device.place()), given, tolerance, remember)
         for case, device in _cases(kernel, sample, target)
     ]
     if not tables:
@@ -152,15 +152,6 @@ def _target(arrays: tuple[Any, ...] | None) -> str:
 def _placed(value: Any, device: Device) -> Any:
     own = device_of(value)
     return value if own is None or own.name == device.name else device.take_in(value)
-
-
-def bench_for(device: Device) -> Bench:
-    """Return where kernels of a device are measured."""
-    if device.name == "cpu":
-        return Bench(device, tuned.here())
-    from gpusched.backends.cuda import runtime
-
-    return Bench(device, runtime.here())
 
 
 def _tuned(

@@ -192,7 +192,7 @@ def kernel_of(subject: Any) -> Kernel:
     if isinstance(subject, ExplainedKernel):
         subject = subject.kernel
     if isinstance(subject, Kernel):
-        return subject.original or subject
+        return subject.generated
     if isinstance(subject, str):
         return _named(subject)
     raise TypeError(
@@ -210,4 +210,4 @@ def _named(name: str) -> Kernel:
             f"no kernel {name!r} was explained or has run in this process; known here: {told}. "
             "Workers' kernels are known after gpusched.explain(x)"
         )
-    return known[name].original or known[name]
+    return known[name].generated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -133,3 +134,44 @@ def test_each_part_of_an_array_is_traced_to_its_own_kernel() -> None:
         found = traced(gradient, (row, 2))
         assert {values[k, 2] for k in neighbours} <= {step.value for step in found.steps}
         assert found.steps[-1].value == 3 * np.gradient(values, axis=0)[row, 2]
+
+
+def cut(rows: int) -> da.Array:
+    """Return what is computed of pieces of chunks, which a task cuts off before it records that."""
+    x = da.from_array(np.arange(800.0).reshape(40, 20), chunks=(20, 20))
+    piece = x[:rows]
+    return piece * 2 - 1
+
+
+@pytest.mark.parametrize(("rows", "fused"), [(5, False), (18, True)])
+def test_pieces_are_large_enough_or_not_as_in_the_computation(rows: int, fused: bool) -> None:
+    with dask.config.set({"gpusched.fusion.minimum-elements": 300}):
+        trace = traced(cut(rows), (1, 2))
+        gpusched.reset_statistics()
+        cut(rows).compute()
+    assert bool(gpusched.statistics().launches) == fused
+    assert ("operation" in [step.kind for step in trace.steps]) == fused
+    assert ("not fused: small chunks" in [step.note for step in trace.steps]) != fused
+    assert float(trace.value) == 22 * 2 - 1
+
+
+def test_pieces_have_the_users_names() -> None:
+    trace = traced(cut(18), (1, 2))
+    assert str(trace.steps[0].where) == "x[1, 2]"
+    assert trace.steps[1].expression.startswith("piece * ")
+
+
+def test_a_branch_that_the_computation_leaves_to_numpy_is_left_to_it() -> None:
+    """Which way a rounded number decides is not what kernels are trusted with."""
+
+    def either(block: Any) -> Any:
+        if np.exp(block).sum() > 1e9:
+            return block * 2 - 1
+        return block * 3 + 1
+
+    x = da.from_array(np.arange(400.0), chunks=400).map_blocks(either, dtype="float64")
+    trace = traced(x, (7,))
+    gpusched.reset_statistics()
+    x.compute()
+    assert not gpusched.statistics().launches
+    assert "operation" not in [step.kind for step in trace.steps]

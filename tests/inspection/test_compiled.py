@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,7 +14,10 @@ import pytest
 
 import gpusched
 from gpusched.backends import cache
+from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import Kernel
+from gpusched.inspection import kernel_listings
+from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service.client import CompilerDiedError
 
 
@@ -87,3 +91,28 @@ def test_where_settings_forbid_it_that_is_the_reason() -> None:
     with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "off"}):
         text = gpusched.explain((x - 0.123) / 0.777).text(width=1000)
     assert "if all were compiled (gpusched.fusion.compile is off)" in text
+
+
+class Elsewhere(KernelStore):
+    """The kernels of another backend, all of which are in files."""
+
+    def loaded(self, kernel: Kernel) -> None:
+        """Return None: nothing is to be loaded."""
+
+    def obtained(self, kernel: Kernel) -> NoReturn:
+        """Fail: nothing is to be compiled."""
+        raise AssertionError
+
+    def is_kept(self, kernel: Kernel) -> bool:
+        """Return that it is in a file."""
+        return True
+
+
+def test_a_backend_says_itself_which_kernels_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = da.from_array(np.ones((200, 300)), chunks=(100, 300))
+    with gpusched.enable():
+        (kernel,) = gpusched.explain(np.exp(x) * 3 + x).kernels
+        assert not kernel.compiled
+        other = replace(HOST, compile=Elsewhere().handle)
+        monkeypatch.setattr(kernel_listings, "HOST", other)
+        assert kernel.compiled

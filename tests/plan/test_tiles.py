@@ -237,11 +237,18 @@ def test_errors_of_any_tile_are_noted() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_profiles_time_each_kernel() -> None:
+def test_profiles_time_what_runs_together_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile is of what is computed without one."""
     x = np.ones((512, 64))
-    plan = record(softmax, x).plan
-    _, names = profiled(plan, x)
-    assert sorted(names) == sorted(plan.names)
+    plan = record(scaled, x).plan
+    (tiled,) = tiles_of(plan)
+    plan.run((x,))
+    assert tiled.natives is not None
+    monkeypatch.setattr(Launch, "__call__", MagicMock(side_effect=AssertionError))
+    _, (found,) = profiled(plan, x)
+    assert found.name == tiled.name == " + ".join(each.name for each in tiled.launches)
+    assert found.nbytes == sum(plan.traffic) - tiled.bytes_cached
+    assert found.about == ("cpu", tiled.steps)
 
 
 @pytest.mark.processes

@@ -31,11 +31,11 @@ def put_some(x: np.ndarray, specials: tuple[float, ...], data: st.DataObject) ->
             x[tuple(data.draw(st.integers(0, length - 1)) for length in x.shape)] = special
 
 
-def profiled(plan: Plan, *arrays: Any) -> tuple[Any, list[str]]:
-    """Return a plan's results, and the kernels that a profile of its run times."""
+def profiled(plan: Plan, *arrays: Any) -> tuple[Any, list[events.Event]]:
+    """Return a plan's results, and what a profile of its run times of kernels."""
     found = events.start("tiles")
     try:
         result, _ = plan.run(arrays)
     finally:
         events.stop("tiles")
-    return result, [event.name for event in events.taken(found) if event.kind == "kernel"]
+    return result, [event for event in events.taken(found) if event.kind == "kernel"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import dask
 import pytest
 
-from gpusched.backends.cache import KernelCache, is_compiled
+from gpusched.backends.cache import KernelCache
 from gpusched.files import UnsafeFolderError
 from gpusched.store import emitters, kernelfiles
 from gpusched.store.statistics import reset_statistics, statistics
@@ -113,7 +113,7 @@ def test_kernels_that_there_is_no_way_to_are_none(root: Path) -> None:
     (root / "kernels").mkdir()
     (root / "kernels" / emitters.folder_name()).symlink_to("x" * 300)
     assert KernelCache().loaded(sample_kernel("float64(13)")) is None
-    assert not is_compiled(sample_kernel("float64(13)"))
+    assert not KernelCache().is_kept(sample_kernel("float64(13)"))
 
 
 def test_a_cache_directory_stays_where_it_is(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.backends.cache import kernels
+from gpusched.backends.cache import kernels, reference
 from gpusched.backends.cuda.geometry import geometry
 from gpusched.backends.devices import HOST
 from gpusched.config import ChoiceError
@@ -25,6 +26,7 @@ from gpusched.emit.choices import defaults, possible
 from gpusched.emit.kernel import Kernel, Options
 from gpusched.emit.policy import BLOCK
 from gpusched.kernels.errors import KernelError
+from gpusched.plan.overrides import active
 from gpusched.store import tuned
 from gpusched.store.handles import CompiledKernel
 from gpusched.store.kernelfiles import directory
@@ -239,26 +241,69 @@ def test_sums_keep_their_order_unless_asked(numbers: np.ndarray) -> None:
 
 def test_configuration_chooses_for_all_kernels(program: da.Array) -> None:
     kernel = kernel_of(program).kernel
+    gpu = replace(HOST, name="cuda", compile=reference, place=lambda: CUDA)
     with dask.config.set(
         {"gpusched.tuning.options": {"cuda": {"block": 64}, "cpu": {"block": 64}}}
     ):
-        assert tuned.chosen(kernel, CUDA).options == Options(block=64)
-        assert tuned.chosen(kernel, tuned.here()).options == Options()
+        assert active().on(gpu).compile(kernel).kernel.options == Options(block=64)
+        assert active().on(HOST).compile(kernel).kernel.options == Options()
     for wrong in ({"cuda": {"block": 7}}, {"gpu": {}}, {"cpu": {"unroll": 2}}, 3):
         with (
             dask.config.set({"gpusched.tuning.options": wrong}),
             pytest.raises(ChoiceError, match=r"gpusched\.tuning\.options"),
         ):
-            tuned.chosen(kernel, CUDA)
+            active()
     with (
         dask.config.set({"gpusched.tuning.options": 3, "gpusched.fusion.strict": False}),
+        pytest.raises(ChoiceError, match="is 3"),
     ):
-        kernels.clear()
-        with pytest.raises(ChoiceError, match="is 3"):
-            program.compute()
+        program.compute()
     gpusched.tune(kernel_of(program), vector=128)
     with dask.config.set({"gpusched.tuning.remembered": False}):
         assert tuned.chosen(kernel, tuned.here()).options == Options()
+
+
+def launched(x: da.Array) -> set[str]:
+    """Compute an array, and return the names of the kernels that are launched."""
+    gpusched.reset_statistics()
+    x.compute(scheduler="sync")
+    return set(gpusched.statistics().kernels)
+
+
+def test_what_is_configured_holds_whenever_it_is_set(program: da.Array) -> None:
+    """A process that has compiled a kernel, and has plans with it, takes other options too."""
+    before = launched(program)
+    with dask.config.set({"gpusched.tuning.options": {"cpu": {"vector": 128}}}):
+        other = launched(program)
+        kernel = kernel_of(program)
+        assert kernel.kernel.options == Options(vector=128) and kernel.compiled
+    assert other.isdisjoint(before)
+    assert launched(program) == before
+
+
+def test_programs_take_it_with_them_to_processes_that_have_other_options() -> None:
+    program = da.from_array(np.ones((30, 40)), chunks=(15, 40)) * 3.25 + 1
+    with dask.config.set({"gpusched.tuning.options": {"cpu": {"vector": 128}}}):
+        (graph,) = dask.optimize(program)
+        expected = launched(program)
+        sent = pickle.dumps(graph)
+    assert launched(pickle.loads(sent)) == expected
+
+
+def test_what_is_remembered_goes_before_what_is_configured(program: da.Array) -> None:
+    gpusched.tune(kernel_of(program), vector=256)
+    before = launched(program)
+    with dask.config.set({"gpusched.tuning.options": {"cpu": {"vector": 128}}}):
+        assert launched(program) == before
+
+
+def test_versions_of_ones_own_are_compiled_so_too(program: da.Array) -> None:
+    with dask.config.set({"gpusched.tuning.options": {"cpu": {"vector": 128}}}):
+        kernel = kernel_of(program)
+        with gpusched.override(kernel, kernel.source.replace("return", "return ")):
+            (name,) = launched(program)
+            assert "_edited_" in name
+            assert kernel_of(program).kernel.options == Options(vector=128)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"a": 1}', None])

@@ -242,12 +242,18 @@ class GpuKernels(KernelStore):
 
     def loaded(self, kernel: Kernel) -> CompiledKernel | None:
         """Return a kernel whose cubins are all in files, whole; None otherwise."""
-        with self._runtime() as runtime:
-            parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
-        kept = (wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
-        if all(known(each, bytes) is not None for each in kept):
+        if all(known(each, bytes) is not None for each in self._wanted(kernel)):
             return self.obtained(kernel)
         return None
+
+    def is_kept(self, kernel: Kernel) -> bool:
+        """Return whether all its cubins are in files; nothing is loaded or written."""
+        return all(each.is_kept for each in self._wanted(kernel))
+
+    def _wanted(self, kernel: Kernel) -> Iterator[Wanted]:
+        with self._runtime() as runtime:
+            parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
+        return (wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
 
     def obtained(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel from files, from other processes, or compiled now."""

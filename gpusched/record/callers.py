@@ -1,0 +1,52 @@
+"""The user's line behind what is running: all who look for it ask this."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType
+
+LIBRARIES = frozenset(
+    ("contextlib", "cytoolz", "dask", "distributed", "functools", "gpusched", "numpy", "toolz",
+     "xarray")
+)  # fmt: skip
+"""Packages whose frames are between the user's line and what it calls."""
+
+ENDS = "__gpusched_calls_programs__"
+"""Set in modules that call a program's functions: who calls these has not written them."""
+
+Site = tuple[CodeType, int]
+"""A code object, and the offset of an instruction in it."""
+
+
+def outside(depth: int) -> Site | None:
+    """Return where the nearest frame outside the libraries is.
+
+    Parameters
+    ----------
+    depth
+        Frames to leave out, this function's own not counted.
+    """
+    frame = frame_outside(depth + 1)
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def frame_outside(depth: int) -> FrameType | None:
+    """Return the nearest frame outside the libraries; None where a program is called before.
+
+    Parameters
+    ----------
+    depth
+        As of `outside`.
+
+    Examples
+    --------
+    >>> from gpusched.record.callers import frame_outside
+    >>> frame_outside(0).f_code.co_filename
+    '<doctest gpusched.record.callers.frame_outside[1]>'
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None and ENDS not in frame.f_globals:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES:
+            return frame
+        frame = frame.f_back
+    return None

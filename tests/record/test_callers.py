@@ -1,0 +1,48 @@
+"""The user's line is looked for in one place, and not above who calls a program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gpusched
+from gpusched.record import callers
+
+PACKAGE = Path(gpusched.__file__).parent
+CORE = ("graph", "record", "plan", "emit", "backends", "store", "inspection", "debugging")
+
+
+def module(name: str, **names: Any) -> Any:
+    """Return a function of a module that calls what it is given."""
+    scope: dict[str, Any] = {"__name__": name, **names}
+    exec("def call(function, *args): return function(*args)", scope)
+    return scope["call"]
+
+
+LIBRARY = module("dask.array.core")
+PROGRAM = module("gpusched.graph.traced", **{callers.ENDS: True})
+
+
+def test_frames_of_libraries_are_passed_over() -> None:
+    assert LIBRARY(callers.frame_outside, 0) is sys._getframe()
+
+
+def test_who_calls_a_program_has_not_written_its_functions() -> None:
+    assert PROGRAM(LIBRARY, callers.outside, 0) is None
+
+    def function() -> Any:
+        return LIBRARY(callers.outside, 0)
+
+    code, _ = PROGRAM(function)
+    assert code is function.__code__
+
+
+def test_nobody_else_climbs_the_stack() -> None:
+    found = [
+        path.relative_to(PACKAGE).as_posix()
+        for folder in CORE
+        for path in (PACKAGE / folder).rglob("*.py")
+        if "f_back" in path.read_text()
+    ]
+    assert found == ["record/callers.py"]
