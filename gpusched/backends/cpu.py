@@ -224,7 +224,15 @@ def compile_code(kernel: Kernel, text: str, filename: str) -> bytes | None:
 
 
 def compile_here(kernel: Kernel, text: str, filename: str) -> Callable[..., int | None]:
-    """Compile a kernel's source; return what numba has to call in this process only."""
+    """Compile a kernel's source; return what numba has to call in this process only.
+
+    Raises
+    ------
+    NotImplementedError
+        If it takes float16, which numba has no arrays of.
+    """
+    if kernel.halves:
+        raise NotImplementedError("numba calls no kernels of float16, and their code is not loaded")
     function = _dispatcher(kernel, text, filename, apart=False)
     return objectcode.specialise(function, signature(kernel))
 

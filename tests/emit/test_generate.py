@@ -14,6 +14,7 @@ import pytest
 import scipy.special
 from numpy.lib.stride_tricks import sliding_window_view
 
+from gpusched.backends import cpu, elf
 from gpusched.emit import hostloops
 from gpusched.emit.generate import helper_source
 from tests.record.recording import record
@@ -65,6 +66,16 @@ def test_golden(name: str) -> None:
     if os.environ.get("GPUSCHED_REGENERATE") == "1":
         path.write_text(text)
     assert text == path.read_text(), "run GPUSCHED_REGENERATE=1 pytest if this is meant"
+
+
+@pytest.mark.skipif(not elf.SUPPORTED, reason="machine code is not kept on this platform")
+@pytest.mark.parametrize("name", CASES)
+def test_code_is_good_in_every_process(name: str) -> None:
+    """Nothing in it raises an error, for which it would need the process that made it."""
+    function, arrays = CASES[name]
+    for launch in record(function, *arrays).launches:
+        kernel = launch.kernel.kernel
+        assert cpu.compile_code(kernel, hostloops.source(kernel), "<a kernel>") is not None
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.py")), ids=lambda p: p.stem)

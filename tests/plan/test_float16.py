@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.backends import cpu, native
+from gpusched.backends import cpu, elf, native
 from gpusched.breaks import GraphBreak
 from gpusched.emit import dtypes, hostloops
 from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
@@ -49,6 +49,18 @@ def compiled_anew(function: Callable[..., Any], array: np.ndarray) -> np.ndarray
     found = np.empty(array.shape, launch.outputs[0].dtype)
     native.load(code).call(array, found, len(array))
     return found
+
+
+def test_numba_calls_no_kernel_of_float16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where machine code is not loaded, NumPy computes, and says why."""
+    monkeypatch.setattr(elf, "SUPPORTED", False)
+    x = da.from_array(ORDINARY, chunks=(70, 65))
+    settings = {"fusion.compile": "wait", "fusion.minimum-elements": 0, "fusion.strict": False}
+    reset_statistics()
+    with gpusched.enable(), dask.config.set({f"gpusched.{k}": v for k, v in settings.items()}):
+        found = (x * 3 - 77).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, ORDINARY * 3 - 77)
+    assert GraphBreak.COMPILATION in {reason.kind for _, reason in statistics().breaks}
 
 
 @pytest.mark.parametrize("source", ["f8", *exhaustive("f4")])

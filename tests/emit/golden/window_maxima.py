@@ -13,7 +13,8 @@ def kernel(a, out, n0, n1, n2, a_s0, a_s1, out_s0):
         count = min(256, n2 - start)
         a_block = shift(a, start)
         out_block = shift(out, start)
-        for first in range(0, n0, n1):
+        for number in range((n0 + n1 - 1) // n1):
+            first = number * n1
             last = min(first + n1, n0) - 1
             for i in range(count):
                 out_joined[i] = float32(-inf)

@@ -14,7 +14,8 @@ def kernel(a, out, n0, n1, n2, a_s0, a_s1, out_s0):
     for i0 in range(n0):
         a_0 = shift(a, i0 * a_s0)
         out_0 = shift(out, i0 * out_s0)
-        for start in range(0, n2, 1025 - n1):
+        for number in range((n2 + (1025 - n1) - 1) // (1025 - n1)):
+            start = number * (1025 - n1)
             count = min(1025 - n1, n2 - start)
             a_block = shift(a_0, start)
             out_block = shift(out_0, start)
