@@ -28,12 +28,7 @@ from gpusched.graph.chains import calls_join, has_join_inside
 from gpusched.graph.families import leaves
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.partials import bare
-from gpusched.graph.reductionsteps import (
-    flattened,
-    spread,
-    step_of,
-    steps_after,
-)
+from gpusched.graph.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, references
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.graph.taking import Lengths, taken_by
@@ -98,7 +93,6 @@ class _ReducingFirst:
         self._tasks = table.tasks
         self._wanted = {*table.wanted, *table.items}
         self._least = least
-        self._flat: dict[Any, tuple[dict[Any, Any], Any] | None] = {}
 
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
@@ -123,7 +117,7 @@ class _ReducingFirst:
 
     def _parts(self, key: Any, node: Task) -> _Parts | None:
         """Return what a task does that joins chunks and reduces them; None if it does not."""
-        flat = self._inside(key)
+        flat = self._table.inside(self._tasks[key])
         if flat is None:
             return None
         inner = flat[0]
@@ -138,11 +132,6 @@ class _ReducingFirst:
                         return found
                     self._table.note("reduce", found)
         return None
-
-    def _inside(self, key: Any) -> tuple[dict[Any, Any], Any] | None:
-        if key not in self._flat:
-            self._flat[key] = flattened(self._tasks[key])
-        return self._flat[key]
 
     def _divided(self, owner: Any, path: list[Task], inner: Mapping[Any, Any]) -> Any:
         """Return what is done with each part instead of a join, and of all up to a first step.
@@ -230,7 +219,7 @@ class _ReducingFirst:
 
     def _is_joined(self, parts: _Parts, users: Iterable[Any]) -> bool:
         """Return whether nothing but dask's own steps takes what a first step returns."""
-        flat = self._inside(parts.owner)
+        flat = self._table.inside(self._tasks[parts.owner])
         assert flat is not None
         inner, last = flat
         if last != parts.first:
@@ -238,7 +227,7 @@ class _ReducingFirst:
         if parts.owner in self._wanted or not users:
             return False
         for user in users:
-            found = self._inside(user)
+            found = self._table.inside(self._tasks[user])
             if found is None or not _takes_all(found[0], parts.owner, parts):
                 return False
         return True
@@ -248,7 +237,7 @@ class _ReducingFirst:
         changed: dict[Any, dict[Any, list[Any]]] = {}
         gone: dict[Any, frozenset[Any]] = {}
         for parts in found:
-            flat = self._inside(parts.owner)
+            flat = self._table.inside(self._tasks[parts.owner])
             assert flat is not None
             keys = [task.key for task in parts.made]
             tasks.update((task.key, task) for task in parts.made)
@@ -261,7 +250,7 @@ class _ReducingFirst:
                 changed.setdefault(user, {})[parts.owner] = keys
         for key, instead in changed.items():
             if key in tasks:
-                flat = self._inside(key)
+                flat = self._table.inside(self._tasks[key])
                 assert flat is not None
                 tasks[key] = _given(key, flat, instead, gone.get(key, frozenset()))
         needed = set().union(*(node.dependencies for node in tasks.values()))

@@ -21,7 +21,7 @@ from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
 from gpusched.graph.families import grid_of
 from gpusched.graph.partials import bare
-from gpusched.graph.reductionsteps import STEPS, Step, flattened, step_of, steps_after
+from gpusched.graph.reductionsteps import Step, is_step, step_of, steps_after
 from gpusched.graph.subgraph import depth_first, last_task, layer_of, references
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.graph.unsplitting import piece_of, unsplit
@@ -98,7 +98,7 @@ class _Joining:
     """Joins pieces before they are reduced, which are parts of one tree of results each."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table = replace(table, tasks=_parted(table.tasks))
+        self._table = table = replace(table, tasks=_parted(table))
         self._tasks = table.tasks
         self._wanted = {*table.wanted, *table.items}
         self._steps: dict[Any, Step] = {}
@@ -150,7 +150,7 @@ class _Joining:
         if last is None or not steps_after(last) or not self._may_go(key, node):
             return None
         pieces = [cuts[k] for k in given]
-        flat = flattened(node)
+        flat = self._table.inside(node)
         if flat is None or len({each[1:] for each in pieces}) > 1:
             return None
         first, piece = flat[0][flat[1]], min(pieces, key=lambda each: str(each.source))
@@ -205,14 +205,14 @@ class _Joining:
         if type(node) is not Task:
             return None
         if node.func is not execute_subgraph:
-            step = step_of(node) if _is_step(node) else None
+            step = step_of(node) if is_step(node) else None
             return None if step is None else (node.key, step)
-        if not any(map(_is_step, node.args[0].values())):
+        if not any(map(is_step, node.args[0].values())):
             return None
-        flat = flattened(node)
+        flat = self._table.inside(node)
         if flat is None:
             return None
-        found = [(k, step_of(each)) for k, each in flat[0].items() if _is_step(each)]
+        found = [(k, step_of(each)) for k, each in flat[0].items() if is_step(each)]
         key, step = found[0] if len(found) == 1 else (None, None)
         return None if step is None else (None if key == node.key else key, step)
 
@@ -240,7 +240,7 @@ class _Joining:
         for nodes in made:
             self._result.update((node.key, node) for node in nodes)
             self._joins.append(nodes[-2].key)
-        flat = flattened(self._tasks[key])
+        flat = self._table.inside(self._tasks[key])
         assert flat is not None
         inside = key if inside is None else inside
         inner = dict(flat[0])
@@ -294,25 +294,25 @@ class _Joining:
         return [*nodes, Task(join, concatenate3, chunks), step]
 
 
-def _parted(tasks: Mapping[Any, Any]) -> dict[Any, Any]:
+def _parted(table: Table) -> dict[Any, Any]:
     """Return a graph in which steps of reductions are not fused with those before, nor with cuts.
 
     dask fuses the last steps where a number of chunks is left over, and all that is done with a
     piece where nothing else is computed with.
     """
     found = {}
-    for key, node in tasks.items():
+    for key, node in table.tasks.items():
         if (
             type(node) is not Task
             or node.func is not execute_subgraph
-            or not (steps_after(last_task(node)) or any(map(_is_step, node.args[0].values())))
-            or (flat := flattened(node)) is None
+            or not (steps_after(last_task(node)) or any(map(is_step, node.args[0].values())))
+            or (flat := table.inside(node)) is None
         ):
             found[key] = node
             continue
         inner, last = flat
         ends = [
-            k for k, each in inner.items() if k != last and (_is_step(each) or steps_after(each))
+            k for k, each in inner.items() if k != last and (is_step(each) or steps_after(each))
         ]
         if ends or steps_after(inner[last]):
             ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
@@ -337,13 +337,3 @@ def _cuts(node: Any, inner: Mapping[Any, Any]) -> bool:
     if type(node) is not Task or len(node.dependencies) != 1:
         return False
     return node.dependencies.isdisjoint(inner) and piece_of(node) is not None
-
-
-_AFTER = [each for _, after in STEPS for each in after]
-
-
-def _is_step(node: Any) -> bool:
-    function = getattr(node, "func", None)
-    function = getattr(function, "funcs", (function,))[0]
-    function = bare(function)
-    return any(function is each for each in _AFTER)

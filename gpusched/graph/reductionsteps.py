@@ -12,7 +12,7 @@ from dask.array import chunk, reductions
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.adapters.arrays import concatenate2, nanmax_skip, nanmin_skip
-from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, execute_subgraph, is_list
+from gpusched.adapters.tasks import List, Task, TaskRef, is_list
 from gpusched.dataclass import dataclass
 from gpusched.graph.families import leaves
 from gpusched.graph.known import is_first_step
@@ -38,6 +38,9 @@ STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
 
 Those of users (`dask.array.reduction`) may be made for as many as there are chunks.
 """
+# By identity: each task of a graph is asked, and users' functions may not be hashable.
+_AFTER = {id(first): after for first, after in STEPS}
+_STEPS = frozenset(id(each) for _, after in STEPS for each in after)
 
 
 def steps_after(task: Any) -> tuple[Any, ...]:
@@ -56,8 +59,23 @@ def steps_after(task: Any) -> tuple[Any, ...]:
         return ()
     if len(task.args) != 1 or key_of_argument(task.args[0]) is None:
         return ()
-    function = bare(task.func)
-    return next((after for step, after in STEPS if step is function), ())
+    return _AFTER.get(id(bare(task.func)), ())
+
+
+def is_step(task: Any) -> bool:
+    """Return whether a task may be one of dask's after a first one: whether it calls such a step.
+
+    Examples
+    --------
+    >>> from dask.array import chunk
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.reductionsteps import is_step
+    >>> is_step(Task("s", chunk.sum, TaskRef("x"))), is_step(Task("s", sum, TaskRef("x")))
+    (True, False)
+    """
+    function = getattr(task, "func", None)
+    function = getattr(function, "funcs", (function,))[0]
+    return id(bare(function)) in _STEPS
 
 
 @dataclass(frozen=True)
@@ -126,54 +144,3 @@ def spread(items: Any, instead: Mapping[Any, list[Any]]) -> Any:
     while is_list(items.args[0]):
         row, items = List(row), items.args[0]
     return row
-
-
-def flattened(node: Any, key: Any = None) -> tuple[dict[Any, Any], Any] | None:
-    """Return the tasks that are fused to one, by key, and the last one's key: the task's own.
-
-    None if what they are given are not only chunks and values. Blocks of one layer have the same
-    keys where dask has fused layers, and get others here.
-    """
-    if type(node) is not Task:
-        return None
-    key = node.key if key is None else key
-    if node.func is not execute_subgraph:
-        return {key: node if node.key == key else node.substitute({}, key=key)}, key
-    inner, last, names, *given = node.args
-    values = {n: v for n, v in zip(names, given, strict=True) if type(v) is DataNode}
-    other = {n: key_of_argument(v) for n, v in zip(names, given, strict=True) if n not in values}
-    other |= {name: each.target for name, each in inner.items() if type(each) is Alias}
-    last = _settled(last, other)
-    if None in other.values() or last not in inner:
-        return None
-    own = {name: name if type(name) is tuple else (name, *_as_tuple(key))
-           for name in inner if name not in other}  # fmt: skip
-    own[last] = key
-    own |= values
-    own |= {name: own.get(found, found) for name in other for found in [_settled(name, other)]}
-    result: dict[Any, Any] = {}
-    for name, each in inner.items():
-        if name in other:
-            continue
-        used = {o: own[o] for o in each.dependencies if own.get(o, o) is not o}
-        each = each.substitute(used, key=own[name]) if used or own[name] != each.key else each
-        flat = flattened(each)
-        if flat is None:
-            if type(each) is Task:
-                return None
-            flat = {each.key: each}, each.key
-        result.update(flat[0])
-    return result, key
-
-
-def _settled(name: Any, other: Mapping[Any, Any]) -> Any:
-    """Return the key that a key is another name of."""
-    for _ in other:
-        if name not in other or other[name] == name:
-            return name
-        name = other[name]
-    return name
-
-
-def _as_tuple(key: Any) -> tuple[Any, ...]:
-    return key if type(key) is tuple else (key,)

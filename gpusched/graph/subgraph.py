@@ -337,3 +337,54 @@ def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:
         whole.add(argument.key)
     elif isinstance(argument, GraphNode):
         read |= argument.dependencies
+
+
+def flattened(node: Any, key: Any = None) -> tuple[dict[Any, Any], Any] | None:
+    """Return the tasks that are fused to one, by key, and the last one's key: the task's own.
+
+    None if what they are given are not only chunks and values. Blocks of one layer have the same
+    keys where dask has fused layers, and get others here.
+    """
+    if type(node) is not Task:
+        return None
+    key = node.key if key is None else key
+    if node.func is not execute_subgraph:
+        return {key: node if node.key == key else node.substitute({}, key=key)}, key
+    inner, last, names, *given = node.args
+    values = {n: v for n, v in zip(names, given, strict=True) if type(v) is DataNode}
+    other = {n: key_of_argument(v) for n, v in zip(names, given, strict=True) if n not in values}
+    other |= {name: each.target for name, each in inner.items() if type(each) is Alias}
+    last = _settled(last, other)
+    if None in other.values() or last not in inner:
+        return None
+    own = {name: name if type(name) is tuple else (name, *_as_tuple(key))
+           for name in inner if name not in other}  # fmt: skip
+    own[last] = key
+    own |= values
+    own |= {name: own.get(found, found) for name in other for found in [_settled(name, other)]}
+    result: dict[Any, Any] = {}
+    for name, each in inner.items():
+        if name in other:
+            continue
+        used = {o: own[o] for o in each.dependencies if own.get(o, o) is not o}
+        each = each.substitute(used, key=own[name]) if used or own[name] != each.key else each
+        flat = flattened(each)
+        if flat is None:
+            if type(each) is Task:
+                return None
+            flat = {each.key: each}, each.key
+        result.update(flat[0])
+    return result, key
+
+
+def _settled(name: Any, other: Mapping[Any, Any]) -> Any:
+    """Return the key that a key is another name of."""
+    for _ in other:
+        if name not in other or other[name] == name:
+            return name
+        name = other[name]
+    return name
+
+
+def _as_tuple(key: Any) -> tuple[Any, ...]:
+    return key if type(key) is tuple else (key,)

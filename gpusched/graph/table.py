@@ -18,7 +18,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functiontraits import Functions
 from gpusched.graph.joins import joined
 from gpusched.graph.sizes import Sizes
-from gpusched.graph.subgraph import references
+from gpusched.graph.subgraph import flattened, references
 
 ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
 MADE = GraphBreak.FORM("a task that makes data")
@@ -53,6 +53,18 @@ class Table:
 
     apart: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Why tasks stay apart, by pass: what the passes have noted so far."""
+
+    flat: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
+    """By identity, nodes that have been asked for, and what `inside` returns for each; all tables
+    of a graph share it."""
+
+    def inside(self, node: Any) -> tuple[dict[Any, Any], Any] | None:
+        """Return the tasks that are fused to one, as `gpusched.graph.subgraph.flattened` does."""
+        found = self.flat.get(id(node))
+        if found is None:
+            found = self.flat[id(node)] = node, flattened(node)
+        inside: tuple[dict[Any, Any], Any] | None = found[1]
+        return inside
 
     def note(self, what: str, reason: Reason, times: int = 1) -> None:
         """Note that a pass leaves tasks apart."""

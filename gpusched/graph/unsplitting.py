@@ -47,6 +47,10 @@ from gpusched.roles import threads
 Grid = Mapping[Place, Family]
 """The whole chunks of an array, by their places."""
 
+Joins = Mapping[Any, Sequence[tuple[Any, Grid | None]]]
+"""By task, the arrays whose chunks it joins: nested lists of these, and the grid of whole chunks
+that they are pieces of; None for one that stays as it is."""
+
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
 SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
@@ -373,9 +377,9 @@ class _Unsplitting:
 
     # What becomes whole ---------------------------------------------------------------------
 
-    def _judge(self) -> dict[Any, list[Grid | None]]:
+    def _judge(self) -> Joins:
         """Note what cannot be whole; return what joins the results, of whole chunks."""
-        joins: dict[Any, list[Grid | None]] = {}
+        joins: dict[Any, list[tuple[Any, Grid | None]]] = {}
         for family in self._families:
             for other in family.operands:
                 family.link(other)
@@ -384,9 +388,11 @@ class _Unsplitting:
                 own = self._places[key][0]
                 if own.cut is None:
                     continue
-            needed = self._needed(node)
+            arrays = _chunks_of(node)
+            needed = self._needed(node, arrays)
             if any(grid is not None for _, grid in needed):
-                joins[key] = [grid for _, grid in needed]
+                grids = [grid for _, grid in needed]
+                joins[key] = list(zip(arrays, grids, strict=True))
             for families, grid in needed:
                 for family in families:
                     # What one task needs in pieces, all that are computed with them need so, too.
@@ -400,12 +406,11 @@ class _Unsplitting:
                     waiting.append(other)
         return joins
 
-    def _needed(self, node: Any) -> list[tuple[list[Family], Grid | None]]:
+    def _needed(self, node: Any, arrays: Sequence[Any]) -> list[tuple[list[Family], Grid | None]]:
         """Return the families that a task needs, and the grid of their wholes if it joins that.
 
         Each array that is joined stands for itself.
         """
-        arrays = _chunks_of(node)
         if not arrays:
             return [(self._families_of(node.dependencies), None)]
         keys = [
@@ -431,11 +436,12 @@ class _Unsplitting:
         self,
         given: Sequence[Family],
         families: Sequence[Family],
-        joins: Mapping[Any, Sequence[Grid | None]],
+        joins: Joins,
     ) -> Table:
         """Return the graph with these families whole, and what they are given."""
         tasks = dict(self._tasks)
-        grids = {key: [*map(self._pieces, _chunks_of(tasks[key]))] for key in joins}
+        grids = {key: [self._pieces(chunks) for chunks, _ in arrays]
+                 for key, arrays in joins.items()}  # fmt: skip
         whole: dict[Any, Any] = {}
         for family in [*given, *families]:
             self._note(family)
@@ -448,14 +454,12 @@ class _Unsplitting:
                 del tasks[key]
             made = self._made(family, whole)
             tasks[made.key] = made
-        for key, along in joins.items():
-            old = _chunks_of(self._tasks[key])
+        for key, arrays in joins.items():
             new = [chunks if grid is None else nested(grid, whole) or chunks
-                   for chunks, grid in zip(old, along, strict=True)]  # fmt: skip
+                   for chunks, grid in arrays]  # fmt: skip
             tasks[key] = with_chunks(self._tasks[key], new)
-            for k, grid in enumerate(along):
-                pieces = grids[key][k]
-                if grid is not None and new[k] is not old[k] and pieces is not None:
+            for (old, grid), each, pieces in zip(arrays, new, grids[key], strict=True):
+                if grid is not None and each is not old and pieces is not None:
                     self._note_grid(pieces, grid, whole)
         _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)

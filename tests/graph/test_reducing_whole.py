@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import dask.array as da
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
-from gpusched.graph import reducewhole, unsplitting
+from gpusched.graph import reducewhole, table, unsplitting
 from gpusched.graph.chains import without_links
+from gpusched.graph.reducefirst import reduced_first
 from gpusched.graph.reducewhole import whole_chunks
 from gpusched.graph.table import Table
 from tests.benchmarks.programs import tasks_of
@@ -144,3 +146,27 @@ def test_any_pieces_and_steps(drawn: st.DataObject) -> None:
         found = [getattr(x, name)(axis=axes, split_every=every) for name in kinds]
         if values.dtype != "f2":
             fewer(*found)
+
+
+def test_each_task_is_taken_apart_once_and_joins_are_asked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Counter[tuple[str, int]] = Counter()
+    kept = []
+
+    def counted(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def count(node: Any) -> Any:
+            asked[name, id(node)] += 1
+            kept.append(node)
+            return function(node)
+
+        monkeypatch.setattr(module, name, count)
+
+    counted(table, "flattened")
+    counted(unsplitting, "_chunks_of")
+    x = da.from_array(np.ones((480, 6)), chunks=(60, 6)).rechunk((10, 6))
+    reduced_first(whole_chunks(table_of(((x * 2 + 1) ** 2).sum(axis=0))), 1)
+    assert {name for name, _ in asked} == {"flattened", "_chunks_of"}
+    assert set(asked.values()) == {1}
