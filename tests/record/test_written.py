@@ -97,10 +97,14 @@ def test_arrays_in_other_orders_and_of_no_elements() -> None:
 
 def test_what_they_do_besides_is_left_to_numpy() -> None:
     x = numbers("f8")
-    for function in (lambda x: np.linalg.norm(x), lambda x: np.sinc(x * 1j)):
+    for function in (
+        lambda x: np.linalg.norm(x),
+        lambda x: np.sinc(x * 1j),
+        lambda x: np.average(x, weights=x + 9, axis=0),
+    ):
         found = record(function, x, backend="python")
         assert_same(found.result, function(x), 4)
-        assert [name for name, _ in found.recorder.breaks if name in ("norm", "sinc")]
+        assert [name for name, _ in found.recorder.breaks if name in ("average", "norm", "sinc")]
     with pytest.raises(UnrecordableError, match="out="):
         record(lambda x: np.isposinf(x, out=np.ones(x.shape, bool)), x, backend="python")
 
