@@ -55,6 +55,7 @@ from gpusched.record import (  # noqa: F401
     searches,
     segments,
     selection,
+    written,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
@@ -63,6 +64,7 @@ from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
+LIBRARIES["numba.core.registry"] = "gpusched.kernels.jitted"
 
 
 @own("view", "elementwise", "moves")
