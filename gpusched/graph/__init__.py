@@ -2,10 +2,11 @@
 
 In the order of calls, where a graph is optimised: `hook` is what dask calls (and `frontends`, for
 array expressions), `callsites` notes the user's lines; `optimisation` runs the passes. `direct`
-makes dask's own tasks; `table` holds them, with their `sizes`; `chains`, `unsplitting` (of
-`families`, by `independence` and `taking`; `joins` make results of chunks), `reducewhole` and
-`reducefirst` (of `reductionsteps`), `merging` and `cutting` put tasks together, and `fitting`
-refuses those that cannot have the memory that they need (`certain` says what that is in any case);
+makes dask's own tasks; `table` holds them, with their `sizes`, of which `sized` says which are
+sure; `chains`, `unsplitting` (of `families`, by `independence` and `taking`; `joins` make results
+of chunks), `reducewhole` and `reducefirst` (of `reductionsteps`), `merging` and `cutting` put tasks
+together, and `fitting` refuses those that cannot have the memory that they need (`certain` says
+what that is in any case);
 `drawing` has GPUs draw random numbers; `rewrite` translates each into a program, by what
 `functiontraits` has of `known`, `grouped`, `moments`, `unrecorded` (what calls that are not
 recorded may change or see) and `safety` about its functions, and `templates` once for all tasks of

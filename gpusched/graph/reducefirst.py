@@ -29,6 +29,7 @@ from gpusched.graph.families import leaves
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.partials import bare
 from gpusched.graph.reductionsteps import spread, step_of, steps_after
+from gpusched.graph.sized import Sized
 from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, references
 from gpusched.graph.table import Table, block_of, key_of
 from gpusched.graph.taking import Lengths, taken_by
@@ -93,6 +94,7 @@ class _ReducingFirst:
         self._tasks = table.tasks
         self._wanted = {*table.wanted, *table.items}
         self._least = least
+        self._sized = Sized(self._tasks)
 
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
@@ -153,7 +155,11 @@ class _ReducingFirst:
         told = [self._table.sizes.lengths({}, each.key) for each in path]
         itemsizes = {size for size, _ in (*known, *filter(None, told))}
         # Each of several sums of float16 would be rounded.
-        if 2 in itemsizes or (bare(first.func) in _OF_NONE and any(0 in s for _, s in known)):
+        if 2 in itemsizes:
+            return UNKNOWN
+        if bare(first.func) in _OF_NONE and (
+            any(0 in shape for _, shape in known) or not self._sized(parts.keys)
+        ):
             return UNKNOWN
         itemsize = max(itemsizes)
         divided = Divided(ndim, parts.along)

@@ -14,6 +14,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2, nanmax_skip, nanmin_skip
 from gpusched.adapters.tasks import List, Task, TaskRef, is_list
 from gpusched.dataclass import dataclass
+from gpusched.emit.dtypes import HALF
 from gpusched.graph.families import leaves
 from gpusched.graph.known import is_first_step
 from gpusched.graph.partials import applied, bare
@@ -38,6 +39,15 @@ STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
 
 Those of users (`dask.array.reduction`) may be made for as many as there are chunks.
 """
+_SHAPING = frozenset(["axis", "keepdims", "dtype", "order", "ddof", "implicit_complex_dtype"])
+"""Options of these steps with which they take however many results all the same; `initial`, or a
+function of somebody's, would be taken into account for each."""
+
+_FUNCTIONS = {
+    "sum": (chunk.sum, chunk.nansum),
+    "numel": (reductions.numel, reductions.nannumel),
+}
+"""Functions that dask itself passes to them."""
 # By identity: each task of a graph is asked, and users' functions may not be hashable.
 _AFTER = {id(first): after for first, after in STEPS}
 _STEPS = frozenset(id(each) for _, after in STEPS for each in after)
@@ -59,7 +69,19 @@ def steps_after(task: Any) -> tuple[Any, ...]:
         return ()
     if len(task.args) != 1 or key_of_argument(task.args[0]) is None:
         return ()
-    return _AFTER.get(id(bare(task.func)), ())
+    after = _AFTER.get(id(bare(task.func)), ())
+    _, _, options = applied(task.func, (), task.kwargs)
+    # Each of several results would be rounded.
+    halves = options.get("dtype") == HALF
+    return after if after and _are_dask_s(task.func, options) and not halves else ()
+
+
+def _are_dask_s(function: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether a step has no options but those that dask's own reductions have."""
+    return not applied(function, (), {})[1] and all(
+        name in _SHAPING or any(value is each for each in _FUNCTIONS.get(name, ()))
+        for name, value in options.items()
+    )
 
 
 def is_step(task: Any) -> bool:
@@ -124,6 +146,8 @@ def step_of(task: Any) -> Step | None:
     function, given, kwargs = applied(function, (), task.kwargs)
     axes, keepdims = kwargs.get("axis"), kwargs.get("keepdims", False)
     if given or type(axes) is not tuple or type(keepdims) is not bool:
+        return None
+    if not _are_dask_s(function, kwargs):
         return None
     items = list(leaves(task.args[0]))
     deep = all(len(place) == len(axes) for place, _ in items)

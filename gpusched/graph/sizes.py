@@ -130,6 +130,8 @@ class Sizes:
     def lengths(self, tasks: Mapping[Any, Any], key: Any) -> tuple[int, tuple[int, ...]] | None:
         """Return the bytes of an element of a chunk, and how long the chunk is at most.
 
+        None if that is not known, or elements are Python's objects.
+
         Parameters
         ----------
         tasks, key
@@ -140,7 +142,7 @@ class Sizes:
             # Of dataframes, any attribute may be a column.
             dtype = getattr(node.value, "dtype", None)
             if isinstance(dtype, np.dtype) and hasattr(node.value, "shape"):
-                return dtype.itemsize, node.value.shape
+                return None if dtype.hasobject else (dtype.itemsize, node.value.shape)
             return None
         return self._told.get(_layer(key if node is None else result_key(node)))
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from dask.array.core import concatenate3
 
-from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import (
     DataNode,
     Task,
@@ -29,19 +28,16 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.breaks import GraphBreak
-from gpusched.graph.batch import calls_in
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.families import Family, Place, coarse, grid_of, leaves, nested
 from gpusched.graph.grouping import limits
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.joins import joined, with_chunks
-from gpusched.graph.known import known
-from gpusched.graph.partials import parts
+from gpusched.graph.sized import Sized
 from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of
 from gpusched.graph.table import Table
 from gpusched.graph.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.templates import Signatures
-from gpusched.record.catalogue import has
 from gpusched.roles import threads
 
 Grid = Mapping[Place, Family]
@@ -100,8 +96,7 @@ class _Unsplitting:
         self._taken: dict[tuple[Any, ...], Family] = {}
         """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
-        self._sized: dict[Any, bool] = {}
-        """By task: whether its result is as long as dask has noted."""
+        self._sized = Sized(self._tasks)
 
     def run(self) -> Table:
         self._find_cuts()
@@ -181,21 +176,6 @@ class _Unsplitting:
             return None
         told = self._table.sizes.lengths(self._tasks, chunk)
         return None if told is None else told[1]
-
-    def _are_sized(self, chunks: Collection[Any]) -> bool:
-        """Return whether chunks are as long as dask has noted.
-
-        Those of users' functions, and what is made of them, may be shorter. One of length 1 is
-        broadcast as a whole, where none or one of its pieces is.
-        """
-        sized, tasks = self._sized, self._tasks
-        new = [key for key in chunks if key in tasks and key not in sized]
-        for key in depth_first(
-            new, lambda k: [o for o in tasks[k].dependencies if o in tasks and o not in sized]
-        ):
-            before = all(sized.get(other, True) for other in tasks[key].dependencies)
-            sized[key] = before and _is_sized(tasks[key])
-        return all(sized.get(key, True) for key in chunks)
 
     def _may_go(self, key: Any, node: Task) -> bool:
         sizes = self._table.sizes
@@ -326,7 +306,8 @@ class _Unsplitting:
         given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
         operands = list(dict.fromkeys(given.values()))
         sources = frozenset().union(*(each.sources for each in operands))
-        if len(operands) > 1 and not self._are_sized(sources):
+        # A chunk of length 1 is broadcast as a whole, where none or one of its pieces is.
+        if len(operands) > 1 and not self._sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
         inside = results(first, {key: each.divided for key, each in given.items()})
@@ -548,11 +529,3 @@ def _told(value: Any) -> Any:
     if type(value) is slice:
         return slice, _told(value.start), _told(value.stop), _told(value.step)
     return (type(value), value) if type(value) in (int, str, bool) else id(value)
-
-
-def _is_sized(node: Any) -> bool:
-    """Return whether a task's result is as large as dask has noted if its inputs are."""
-    called = (part for function, *_ in calls_in(node) for part in parts(function))
-    return all(
-        known(f) or has(f, "lean") or has(f, "draws") or f is concatenate_arrays for f in called
-    )

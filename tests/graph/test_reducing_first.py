@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask.array import chunk
+from dask.array import chunk, reductions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,47 @@ def test_reductions_of_what_is_taken(number: int) -> None:
     assert changed(REDUCTIONS[number](da.from_array(VALUES, chunks=(20, 6))[ROWS]))
     # Of what is joined to larger chunks, with something computed in between.
     assert changed(REDUCTIONS[number](abs(da.from_array(VALUES, chunks=(8, 6)).rechunk((40, 6)))))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        partial(np.sum, initial=10.0),
+        partial(np.prod, initial=10.0),
+        partial(np.sum, where=(np.arange(40) % 2 == 0)[:, None]),
+    ],
+)  # fmt: skip
+def test_options_that_count_for_each_chunk(first: Any) -> None:
+    joined = da.from_array(VALUES / 4, chunks=(8, 6)).rechunk({0: -1})
+    assert not changed(da.reduction(joined, first, np.sum, axis=0, dtype="f8"))
+    assert changed(da.reduction(joined, np.sum, np.sum, axis=0, dtype="f8"))
+    assert not changed(joined.sum(axis=0, dtype="f2"))
+    # Also where the steps after the first one have them.
+    assert not changed(da.reduction(joined, np.sum, partial(np.sum, initial=1.0), axis=0,
+                                    dtype="f8"))  # fmt: skip
+
+
+def test_functions_of_somebody_s_in_dask_s_steps() -> None:
+    def middle(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        return np.median(x, axis=axis, keepdims=keepdims)
+
+    steps = {"aggregate": reductions.mean_agg, "combine": reductions.mean_combine}
+    for function, able in ((middle, False), (chunk.nansum, True)):
+        first = partial(reductions.mean_chunk, sum=function)
+        mean = da.reduction(rows_of(), first, axis=0, dtype="f8", concatenate=False, **steps)
+        assert changed(mean) == able
+
+
+def test_objects_are_joined_in_their_order() -> None:
+    letters = da.from_array(np.array(list("abcdefghijkl"), object), chunks=4)[[11, 0, 5, 2, 7]]
+    assert not changed(letters.sum())
+
+
+@pytest.mark.parametrize("name", ["min", "max", "nanmin", "nanmax", "sum"])
+def test_chunks_that_are_empty_though_dask_does_not_know(name: str) -> None:
+    x = da.from_array(VALUES, chunks=(8, 6))
+    fewer = x.map_blocks(lambda b: b[b[:, 0] > 8], dtype="f8").rechunk({0: -1})
+    assert changed(getattr(da, name)(fewer, axis=0)) == (name == "sum")
 
 
 def test_each_chunk_is_read_by_one_task() -> None:

@@ -22,6 +22,7 @@ from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, identity_cast
 from gpusched.graph import unsplitting
 from gpusched.graph.independence import Divided, results
+from gpusched.graph.sized import Sized
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.graph.unsplitting import unsplit
@@ -97,7 +98,7 @@ def test_chunks_that_may_be_shorter_than_noted_stay_in_pieces() -> None:
 def test_a_function_among_the_arguments_of_another_may_be_a_user_s() -> None:
     for inner, sized in ((operator.neg, True), (lambda days: days[:1], False)):
         nested = Task("x", operator.add, Task(None, inner, TaskRef("a")), 1)
-        assert unsplitting._is_sized(nested) is sized
+        assert Sized({"x": nested})(["x"]) is sized
 
 
 def test_windows_of_pieces_are_windows_of_chunks() -> None:
