@@ -22,6 +22,7 @@ from typing import Any
 import llvmlite.binding
 from numba import _dynfunc
 from numba.core import bytecode, errors
+from numba.core.caching import NullCache
 from numba.core.compiler import Compiler
 from numba.core.registry import cpu_target
 
@@ -186,3 +187,11 @@ def dispatcher_of(ufunc: Any) -> Any:
 def offset_of(constant: int) -> int:
     """Return where in a function's bytecode the constant is that numba has named by a number."""
     return constant - int(bytecode._FIXED_OFFSET)
+
+
+def compiles_for_any(dispatcher: Any) -> bool:
+    """Return whether a function is compiled for whatever it is called with, and never read.
+
+    One with signatures takes no others, and one from a file may hold other values than there are.
+    """
+    return bool(dispatcher._can_compile) and isinstance(dispatcher._cache, NullCache)

@@ -63,6 +63,7 @@ from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
+LIBRARIES["numba.core.registry"] = "gpusched.kernels.jitted"
 
 
 @own("view", "elementwise", "moves")

@@ -6,8 +6,8 @@ whether the order of a reduction matters, `signatures` reads declared dtypes, `a
 they are called on, and `errors` says what is wrong. Each freezes its function (`definition`) into
 what tasks hold. That is called on dask's arrays by `dask_arrays` and on others by `eager`, and
 recorded as an operation that `typed` makes for dtypes, with `mathematics`, `narrowing`, `unrolling`
-and `trees`; `vectorized` records numba's ufuncs in the same way. Raw kernels run on GPUs, on the
-CPU by `host`, and in the simulator of `simulation`.
+and `trees`; `vectorized` records numba's ufuncs in the same way, and `jitted` its functions of
+arrays. Raw kernels run on GPUs, on the CPU by `host`, and in the simulator of `simulation`.
 """
 
 from gpusched.backends.cuda.errors import (

@@ -29,7 +29,8 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, typed
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import instructions
-from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.chunk import LazyChunk, computed, operand
+from gpusched.record.handlers import noted, recording
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import RecordedFunction, recorder_among
 
@@ -41,8 +42,31 @@ _LIBRARIES = ("numpy", "numba", "math", "builtins")
 _MISSING = object()
 
 
+class Compiled(RecordedFunction):
+    """A function that numba has compiled, and that is recorded from its Python code."""
+
+    function: Any
+    """What is called with arrays; it changes none."""
+    elementwise = True
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function, or record the call where an argument is a lazy chunk."""
+        recorder = recorder_among((*args, *options.values()))
+        if recorder is None:
+            return self.function(*args, **options)
+        with recording(recorder):
+            try:
+                found = self.record(recorder, *args, **options)
+            except UnfusibleError as reason:
+                if not recorder.device.can.host_memory:
+                    recorder.stop(reason.reason)  # numba's functions take no others' arrays.
+                recorder.broke(self.function.__name__, reason.reason)
+                found = computed(recorder, self.function, args, options)
+            return noted(recorder, found, self, args, options)
+
+
 @dataclass(frozen=True)
-class Vectorized(RecordedFunction):
+class Vectorized(Compiled):
     """A ufunc of numba's, as it is now.
 
     Notes
@@ -56,7 +80,6 @@ class Vectorized(RecordedFunction):
     """The Python function that it was made of."""
     loops: tuple[str, ...]
     """The dtypes of the loops that numba has compiled, as `numpy.ufunc.types` has them."""
-    elementwise = True
 
     @property
     def __name__(self) -> str:
@@ -64,11 +87,6 @@ class Vectorized(RecordedFunction):
 
     def __dask_tokenize__(self) -> Any:
         return "numba.vectorize", self.definition.digest, self.loops
-
-    def __call__(self, *args: Any) -> Any:
-        """Call the ufunc, or record the call where an argument is a lazy chunk."""
-        recorder = recorder_among(args)
-        return self.function(*args) if recorder is None else self.record(recorder, *args)
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
         """Record the operation on lazy chunks; return a lazy chunk."""
@@ -134,7 +152,7 @@ def form(function: Any) -> Vectorized | None:
     from gpusched.adapters.numba import dispatcher_of
 
     dispatcher = dispatcher_of(function)
-    if not _is_compiled_as_it_is(dispatcher):
+    if not dispatcher.overloads or not is_compiled_as_it_is(dispatcher):
         return None
     try:
         return Vectorized(function, define(dispatcher.py_func), tuple(function.ufunc.types))
@@ -142,23 +160,30 @@ def form(function: Any) -> Vectorized | None:
         return None
 
 
-def _is_compiled_as_it_is(dispatcher: Any) -> bool:
-    """Return whether what numba has compiled is a function with what it reads now."""
+def is_compiled_as_it_is(dispatcher: Any, divides: bool = False) -> bool:
+    """Return whether what numba has compiled so far is a function with what it reads now.
+
+    Parameters
+    ----------
+    dispatcher
+        The function.
+    divides
+        Whether the functions that it calls may divide.
+    """
     if not dispatcher.targetoptions.keys() <= _OPTIONS:
         return False
     loops = list(_read_by_loops(dispatcher))
-    return bool(loops) and all(
-        _is_same(name, value, loops) for name, value in outside_of(dispatcher.py_func).items()
-    )
+    outside = outside_of(dispatcher.py_func).items()
+    return all(_is_same(name, value, loops, divides) for name, value in outside)
 
 
-def _is_same(name: str, value: Any, loops: list[dict[str, Any]]) -> bool:
+def _is_same(name: str, value: Any, loops: list[dict[str, Any]], divides: bool) -> bool:
     """Return whether all loops have read a value that is the same as now."""
     if not all(_is_equal(read.get(name, _MISSING), value) for read in loops):
         return False
     if inner_function(value) is not value:
-        compiled = hasattr(value, "targetoptions") and _is_compiled_as_it_is(value)
-        return compiled and not _divides(value)
+        compiled = hasattr(value, "targetoptions") and is_compiled_as_it_is(value, divides)
+        return compiled and (divides or not _divides(value))
     return isinstance(value, _NUMBERS) or _is_of_library(value)
 
 

@@ -386,7 +386,7 @@ def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any)
 
 
 def _has_output(ufunc: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return len(args) > ufunc.nin or kwargs.get("out") is not None
+    return len(args) > getattr(ufunc, "nin", len(args)) or kwargs.get("out") is not None
 
 
 def _asked(given: Mapping[str, Any]) -> str | None:

@@ -176,6 +176,8 @@ class Bound:
             found = partial(_filled, self._recorder, value)
         elif kind in (types.BuiltinFunctionType, types.FunctionType, type):
             found = stand_in(value)
+        elif kind is not np.ufunc and (form := recorded_form(value)) is not None:
+            found = form
         elif kind is partial:
             found = partial(self.value(value.func), *map(self.value, value.args),
                             **self.values(value.keywords))  # fmt: skip
