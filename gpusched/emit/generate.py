@@ -231,12 +231,14 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
         return 0.0
     if combine_name in DEFINED:
         return dtype.type(DEFINED[combine_name].identity).item()
-    if combine_name in ("add", "logical_or"):
+    if combine_name in ("add", "logical_or", "bitwise_or", "bitwise_xor"):
         if dtype.kind == "f":
             return 0.0  # NumPy's sum of negative zeros is positive.
         return False if dtype.kind == "b" else dtype.type(0).item()
     if combine_name in ("multiply", "logical_and"):
         return True if dtype.kind == "b" else dtype.type(1).item()
+    if combine_name == "bitwise_and":
+        return True if dtype.kind == "b" else (~dtype.type(0)).item()
     low = combine_name in ("maximum", "fmax")
     if dtype.kind == "f":
         return float("nan") if combine_name in ("fmin", "fmax") else (-np.inf if low else np.inf)

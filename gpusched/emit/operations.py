@@ -165,7 +165,8 @@ def has(name: str, trait: str) -> bool:
 
 
 COMBINES = {"add": 8, "multiply": 64, "minimum": 0, "maximum": 0, "fmin": 0, "fmax": 0,
-            "logical_or": 0, "logical_and": 0}  # fmt: skip
+            "logical_or": 0, "logical_and": 0, "bitwise_or": 0, "bitwise_and": 0,
+            "bitwise_xor": 0}  # fmt: skip
 """Operations that reductions use, with the largest distance from NumPy's result per partial sum,
 in units in the last place."""
 

@@ -54,8 +54,11 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
     Raises
     ------
     UnfusibleError
-        If another one is wanted where values are neither added nor multiplied.
+        If another one is wanted where values are neither added nor multiplied, and of dtypes that
+        NumPy does not join so.
     """
+    if combine.startswith("bitwise") and dtype.kind not in "biu":
+        raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of {dtype}")
     if combine in ("add", "multiply"):
         return total_dtype(dtype, wanted)
     found = np.dtype(bool) if combine in ("logical_or", "logical_and") else dtype

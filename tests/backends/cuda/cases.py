@@ -145,6 +145,12 @@ def _reductions() -> list[Case]:
                 f"max-{dtype}", lambda a: a.max(axis=1), lambda d=dtype: (numbers(50, 67, dtype=d),)
             )
         )
+    for word, ufunc in (("or", np.bitwise_or), ("and", np.bitwise_and), ("xor", np.bitwise_xor)):
+        for axis in (0, 1):
+            found.append(
+                Case(f"bits-{word}-{axis}", lambda a, f=ufunc, axis=axis: f.reduce(a | 1, axis),
+                     lambda d=("uint8", "int64")[axis]: (numbers(70, 50, dtype=d),))
+            )  # fmt: skip
     found.append(Case("sum-of-strided", lambda a: a[::2, 1:-1].sum(), lambda: (numbers(60, 80),)))
     found.append(Case("sum-unaligned", lambda a: a.sum(), lambda: (shifted(numbers(5003), 1),)))
     found.append(Case("sum-with-row", lambda a, b: (a * b).sum(axis=0),
