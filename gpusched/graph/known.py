@@ -55,6 +55,7 @@ from gpusched.record import (  # noqa: F401
     searches,
     segments,
     selection,
+    written,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of

@@ -69,6 +69,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.chunk": "astype",
         "dask.array.core": "concatenate_shaped",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
+        "dask.array.routines": "variadic_choose",
         "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
         "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
         "searchsorted_block select sqrt",
@@ -154,15 +155,15 @@ all allclose amax amin angle any append argmax argmin argpartition argsort argwh
 array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_to
 choose clip column_stack compress concatenate convolve copy corrcoef correlate count_nonzero cov
 cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit dstack ediff1d
-einsum empty_like expand_dims extract flatnonzero flip fliplr flipud full_like gradient histogram
-histogram2d histogramdd hsplit hstack imag inner insert interp isclose iscomplexobj isin isreal
-isrealobj kron lexsort matmul max mean median meshgrid min moveaxis nan_to_num nanargmax
-nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile
-nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile prod ptp quantile
-ravel ravel_multi_index real real_if_close repeat reshape result_type roll rollaxis rot90 round
-searchsorted select shape size sort split squeeze stack std sum swapaxes take take_along_axis
-tensordot tile trace transpose trapezoid tril triu unique unravel_index unwrap vander var vdot
-vsplit vstack where zeros_like""",
+einsum empty_like expand_dims extract fix flatnonzero flip fliplr flipud full_like gradient
+histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose iscomplexobj
+isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
+nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
+nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile
+prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type roll
+rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
+swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
+unravel_index unwrap vander var vdot vsplit vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",
         "numpy.linalg": "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "

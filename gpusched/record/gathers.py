@@ -23,6 +23,9 @@ from gpusched.record.views import gather
 LABEL = np.dtype(np.int64)
 """Of the labels that kernels read."""
 
+CHOICES = 16
+"""The most arrays that `numpy.choose` takes elements of in a kernel, which reads all of them."""
+
 
 @own("portable")
 def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
@@ -138,4 +141,52 @@ def _ravel_multi_index(recorder: Recorder, multi_index: Any, dims: Any, mode: An
         place = each.astype(np.intp)
         place = place % length if mode == "wrap" else np.clip(place, 0, length - 1)
         found = found * length + place
+    return found
+
+
+@own("portable")
+def within(index: np.ndarray, count: int) -> np.ndarray:
+    """Return places among some arrays as kernels compare them.
+
+    Raises
+    ------
+    ValueError
+        As `numpy.choose` raises it, where one is beyond them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.gathers import within
+    >>> within(np.array([0, 2], "i1"), 3)
+    array([0, 2])
+    """
+    found = index.astype(LABEL)
+    if ((found < 0) | (found >= count)).any():
+        raise ValueError("invalid entry in choice array")
+    return found
+
+
+@records(np.choose)
+def _choose(recorder: Recorder, a: Any, choices: Any, *, mode: Any = "raise") -> Any:
+    """Record elements of the array that each place says, by comparing it with every one."""
+    count = len(choices) if type(choices) in (list, tuple) else 0
+    if not 1 < count <= CHOICES or mode not in ("raise", "wrap", "clip"):
+        raise UnfusibleError(GraphBreak.OPTION, "choices that are not a list of a few arrays")
+    if not isinstance(a, LazyChunk) or not a.shape or a.dtype not in {np.dtype(bool), *INTEGERS}:
+        raise UnfusibleError(GraphBreak.OPERAND, "places that are not an array of integers")
+    if not all(type(each) in (LazyChunk, np.ndarray) for each in choices):
+        raise UnfusibleError(GraphBreak.OPERAND, "a choice that is not an array")
+    dtype = np.result_type(*(each.dtype for each in choices))
+    if dtype.kind not in "biufc":
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
+    index: Any = a
+    if mode == "raise" and a.dtype != bool:
+        index = LazyChunk(recorder, derived(recorder, a._node, within, count))
+    elif a.dtype != bool:
+        index = (
+            np.clip(a.astype(LABEL), 0, count - 1) if mode == "clip" else a.astype(LABEL) % count
+        )
+    found = choices[-1].astype(dtype)
+    for place in range(count - 2, -1, -1):
+        found = np.where(index == place, choices[place], found)
     return found

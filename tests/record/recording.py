@@ -24,6 +24,7 @@ from gpusched.record import (  # noqa: F401
     searches,
     segments,
     selection,
+    written,
 )
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import Recorder

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import gpusched
 from gpusched.backends.cache import reference
 from gpusched.editing.samples import sample
+from gpusched.record.gathers import CHOICES
+from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import BACKENDS, assert_same, check, record
 
 RANDOM = np.random.default_rng(7)
@@ -340,3 +346,64 @@ def test_places_in_an_array_made_flat(data: st.DataObject) -> None:
     found = record(places, *arrays, backend="python")
     assert_same(found.result, expected)
     assert_same(found.run(*arrays), expected)
+
+
+def chosen(mode: str, index: Any, *choices: Any) -> Any:
+    return np.choose(index, choices, mode=mode)
+
+
+@given(st.data())
+def test_elements_of_several_arrays(data: st.DataObject) -> None:
+    count, mode = (
+        data.draw(st.integers(2, 4)),
+        data.draw(st.sampled_from(["raise", "wrap", "clip"])),
+    )
+    dtype = data.draw(st.sampled_from(["?", "i1", "u1", "i4", "i8", "u8", "f4"]))
+    beyond = data.draw(st.integers(0, 3)) if dtype[0] == "i" else 0
+    numbers = st.integers(-beyond, count - 1 + beyond if dtype != "?" else 1)
+    index = np.array(data.draw(st.lists(numbers, min_size=6, max_size=6)), dtype).reshape(2, 3)
+    choices = [
+        np.arange(6.0).astype(data.draw(st.sampled_from(["?", "i1", "u2", "f2", "f4", "f8", "c8"])))
+        for _ in range(count)
+    ]
+    shapes = data.draw(st.lists(st.sampled_from([(2, 3), (1, 3), (2, 1), (3,)]), min_size=count,
+                                max_size=count))  # fmt: skip
+    arrays = [each[: math.prod(s)].reshape(s) for each, s in zip(choices, shapes, strict=True)]
+    try:
+        expected = chosen(mode, index, *arrays)
+    except (ValueError, TypeError) as error:
+        with pytest.raises(type(error), match=re.escape(str(error))):
+            record(lambda *a: chosen(mode, *a), index, *arrays, backend="python")
+        return
+    found = record(lambda *a: chosen(mode, *a), index, *arrays, backend="python")
+    assert_same(found.result, expected)
+    assert_same(found.run(index, *arrays), expected)
+    assert not found.recorder.breaks
+
+
+def test_places_beyond_the_arrays_raise_as_numpy_does() -> None:
+    index, x = np.array([0, 1, 0]), np.arange(3.0)
+    found = record(lambda index, x: np.choose(index, [x, -x]), index, x)
+    with pytest.raises(ValueError, match="invalid entry in choice array"):
+        found.run(index + 1, x)
+
+
+def test_other_choices_are_numpy_s() -> None:
+    index, x = np.array([0, 1, 0]), np.arange(3.0)
+    for choices in ((1, 2.5), (x,), (x, 2.0)):
+        found = record(lambda index, c=choices: np.choose(index % len(c), c), index)
+        assert_same(found.result, np.choose(index % len(choices), choices))
+    many = [x + k for k in range(CHOICES + 1)]
+    assert_same(record(lambda i: np.choose(i * 2, many), index).result, np.choose(index * 2, many))
+
+
+def test_dask_s_choose_is_one_kernel() -> None:
+    x = da.from_array(np.linspace(-1, 1, 1200).reshape(40, 30), chunks=(20, 30))
+    program = da.choose(x > 0, [x * 2, -x]) + 1
+    with gpusched.disable():
+        expected = program.compute(scheduler="sync")
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}), gpusched.enable():
+        reset_statistics()
+        np.testing.assert_array_equal(program.compute(scheduler="sync"), expected)
+    assert statistics().launches == 2
+    assert not statistics().breaks

@@ -1,0 +1,125 @@
+"""NumPy's functions that are written in Python, of others that are recorded.
+
+Their own code runs on lazy chunks, so that its result is NumPy's in each release: it reads other
+functions instead of those that make an array of what they are given, and of `numpy.copyto`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak
+from gpusched.plan.expression import UnfusibleError
+from gpusched.record.bytecode import looked_up
+from gpusched.record.chunk import LazyChunk, chunks_in, node_of, operand
+from gpusched.record.handlers import HANDLERS, records
+from gpusched.record.record import Recorder
+
+_FUNCTIONS = (np.average, np.isneginf, np.isposinf, np.ptp, np.sinc, np.trapezoid,
+              np.tril, np.triu, np.unwrap)  # fmt: skip
+
+
+def _as_array(value: Any, dtype: Any = None, *, copy: Any = None, plain: Any = np.asarray) -> Any:
+    """Return a lazy chunk as the array that it stands for; of others what NumPy makes of them."""
+    if not isinstance(value, LazyChunk):
+        return plain(value, dtype) if plain is not np.array else np.array(value, dtype, copy=copy)
+    wanted = value.dtype if dtype is None else np.dtype(dtype)
+    return value.astype(wanted, copy=plain is np.array)
+
+
+def _copied_to(dst: Any, src: Any, *, where: Any) -> None:
+    """Record ``numpy.copyto(dst, src, where=where)`` of an array that the caller has made."""
+    if not isinstance(dst, LazyChunk):
+        return np.copyto(dst, src, where=where)
+    recorder = dst._recorder
+    if not dst._fresh or not isinstance(where, LazyChunk) or type(src) not in (int, float):
+        recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
+    if type(src) is float and dst.dtype.kind != "f":
+        recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another dtype"))
+    number = recorder.cast(operand(recorder, src), dst.dtype)
+    dst._node = recorder.apply("where", (node_of(where), number, dst._node), dst.dtype)
+    return None
+
+
+_INSTEAD: dict[Any, Callable[..., Any]] = {
+    np.array: functools.partial(_as_array, plain=np.array),
+    np.asanyarray: functools.partial(_as_array, plain=np.asanyarray),
+    np.asarray: functools.partial(_as_array, plain=np.asarray),
+    np.copyto: _copied_to,
+}
+_NUMPY = "numpy."
+
+
+@functools.cache
+def _module(module: types.ModuleType) -> types.ModuleType:
+    """Return one of NumPy's modules as its functions are to read it."""
+    found = types.ModuleType(module.__name__)
+    vars(found).update(vars(module))
+    for function, instead in _INSTEAD.items():
+        name = function.__name__
+        if vars(module).get(name) is function:
+            setattr(found, name, instead)
+    return found
+
+
+@functools.cache
+def _read(function: types.FunctionType) -> types.FunctionType:
+    """Return one of NumPy's functions reading what is to be there instead."""
+    names = {
+        name: _seen(function.__globals__[name])
+        for name in looked_up(function.__code__)
+        if name in function.__globals__
+    }
+    made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__,
+                              function.__closure__)  # fmt: skip
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _seen(value: Any) -> Any:
+    """Return what such a function reads instead of a value of its module's."""
+    kind = type(value)
+    if kind is types.ModuleType and f"{value.__name__}.".startswith(_NUMPY):
+        return _module(value)
+    if kind is types.FunctionType and str(value.__module__).startswith(_NUMPY):
+        return _read(value)
+    known = kind in (types.BuiltinFunctionType, type(np.sum))
+    return _INSTEAD.get(value, value) if known else value
+
+
+def _record(function: Any, needed: str = "") -> None:
+    """Have one of NumPy's functions recorded by its own code, without results to write to.
+
+    `needed` is an option without which it does something else that no kernel does.
+    """
+    plain = inspect.unwrap(function)
+    given = [p for p in inspect.signature(plain).parameters.values() if p.name != "out"]
+
+    def handler(recorder: Recorder, *args: Any, **options: Any) -> Any:
+        for chunk in chunks_in((args, options)):
+            if not chunk.shape or chunk.dtype.kind not in "biuf":
+                raise UnfusibleError(GraphBreak.DTYPE, "no array of real numbers")
+        if needed and inspect.signature(plain).bind(*args, **options).arguments.get(needed) is None:
+            raise UnfusibleError(GraphBreak.OPTION, f"no option {needed}")
+        return _read(plain)(*args, **options)
+
+    own = inspect.Parameter("recorder", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    handler.__signature__ = inspect.Signature([own, *given])  # type: ignore[attr-defined]
+    HANDLERS[function] = handler
+
+
+for _function in _FUNCTIONS:
+    _record(_function)
+_record(np.linalg.norm, "axis")
+
+
+@records(np.fix)
+def _fix(recorder: Recorder, x: Any) -> Any:
+    """Record numbers rounded towards zero, which NumPy's releases do in two ways."""
+    return np.trunc(x)
