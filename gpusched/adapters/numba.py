@@ -190,8 +190,8 @@ def offset_of(constant: int) -> int:
 
 
 def compiles_for_any(dispatcher: Any) -> bool:
-    """Return whether a function is compiled for whatever it is called with, and never read.
+    """Return whether a function is compiled here, for whatever it is called with.
 
-    One with signatures takes no others, and one from a file may hold other values than there are.
+    A function with signatures takes nothing else, and code of a file may hold other values.
     """
     return bool(dispatcher._can_compile) and isinstance(dispatcher._cache, NullCache)

@@ -21,7 +21,7 @@ from gpusched.record.chunk import LazyChunk, chunks_in, node_of, operand
 from gpusched.record.handlers import HANDLERS, records
 from gpusched.record.record import Recorder
 
-_FUNCTIONS = (np.average, np.isneginf, np.isposinf, np.ptp, np.sinc, np.trapezoid,
+_FUNCTIONS = (np.isneginf, np.isposinf, np.ptp, np.sinc, np.trapezoid,
               np.tril, np.triu, np.unwrap)  # fmt: skip
 
 
@@ -93,10 +93,11 @@ def _seen(value: Any) -> Any:
     return _INSTEAD.get(value, value) if known else value
 
 
-def _record(function: Any, needed: str = "") -> None:
+def _record(function: Any, needed: str = "", settled: str = "") -> None:
     """Have one of NumPy's functions recorded by its own code, without results to write to.
 
-    `needed` is an option without which it does something else that no kernel does.
+    `needed` is an option without which it does something else that no kernel does, and `settled`
+    one whose values decide what it does.
     """
     plain = inspect.unwrap(function)
     given = [p for p in inspect.signature(plain).parameters.values() if p.name != "out"]
@@ -105,8 +106,11 @@ def _record(function: Any, needed: str = "") -> None:
         for chunk in chunks_in((args, options)):
             if not chunk.shape or chunk.dtype.kind not in "biuf":
                 raise UnfusibleError(GraphBreak.DTYPE, "no array of real numbers")
-        if needed and inspect.signature(plain).bind(*args, **options).arguments.get(needed) is None:
+        arguments = inspect.signature(plain).bind(*args, **options).arguments
+        if needed and arguments.get(needed) is None:
             raise UnfusibleError(GraphBreak.OPTION, f"no option {needed}")
+        if isinstance(arguments.get(settled), LazyChunk):
+            raise UnfusibleError(GraphBreak.VALUES, f"{settled} that decide")
         return _read(plain)(*args, **options)
 
     own = inspect.Parameter("recorder", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -116,7 +120,8 @@ def _record(function: Any, needed: str = "") -> None:
 
 for _function in _FUNCTIONS:
     _record(_function)
-_record(np.linalg.norm, "axis")
+_record(np.linalg.norm, needed="axis")
+_record(np.average, settled="weights")
 
 
 @records(np.fix)

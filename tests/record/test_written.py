@@ -97,10 +97,14 @@ def test_arrays_in_other_orders_and_of_no_elements() -> None:
 
 def test_what_they_do_besides_is_left_to_numpy() -> None:
     x = numbers("f8")
-    for function in (lambda x: np.linalg.norm(x), lambda x: np.sinc(x * 1j)):
+    for function in (
+        lambda x: np.linalg.norm(x),
+        lambda x: np.sinc(x * 1j),
+        lambda x: np.average(x, weights=x + 9, axis=0),
+    ):
         found = record(function, x, backend="python")
         assert_same(found.result, function(x), 4)
-        assert [name for name, _ in found.recorder.breaks if name in ("norm", "sinc")]
+        assert [name for name, _ in found.recorder.breaks if name in ("average", "norm", "sinc")]
     with pytest.raises(UnrecordableError, match="out="):
         record(lambda x: np.isposinf(x, out=np.ones(x.shape, bool)), x, backend="python")
 
@@ -146,7 +150,7 @@ def test_chunks_and_users_functions_are_fused(fused: None) -> None:
 @pytest.mark.parametrize(("seed", "name"), list(product(range(40), FUNCTIONS)))
 def test_random_arrays(seed: int, name: str) -> None:
     random = np.random.default_rng(seed)
-    dtype = random.choice(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u2"])
+    dtype = random.choice(["f2", "f4", "f8", "i1", "i2", "i4", "i8"])
     x = (random.normal(size=(6, 5)) * 10 ** random.integers(0, 2)).astype(dtype)
     if x.dtype.kind == "f":
         x[random.random(x.shape) < 0.1] = random.choice([np.nan, np.inf, -0.0])
