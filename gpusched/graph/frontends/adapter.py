@@ -8,6 +8,9 @@ tests/frontends/test_adapter.py says which have moved.
 from __future__ import annotations
 
 import functools
+import hashlib
+import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,6 +66,8 @@ REWRITTEN = {
         ("dask.array.routines._block_hist", "227a0304fa201489"),
     "dask_array._histogram._block_histogramdd_multiarg":
         ("dask.array.routines._block_histogramdd_multiarg", "fd73f62720dfcb66"),
+    "dask_array._overlap._sliding_window_reduce_block":
+        ("gpusched.graph.frontends.windowed.window_reduced", "475dc52d5f7a5d4a"),
     "dask_array._utils.array_safe":
         ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
     "dask_array._utils.asarray_safe":
@@ -228,3 +233,30 @@ def replace_optimiser(expression: Any, plain: Callable[..., Any], by: Callable[.
             expression.operands[index] = by
         else:
             replace_optimiser(operand, plain, by)
+
+
+WINDOWED = ("Sum", "Prod", "Min", "Max", "Any", "All", "Mean", "Var", "NanSum", "NanProd", "NanMin",
+            "NanMax", "NanMean", "NanVar")  # fmt: skip
+"""Reductions of dask-array's whose sliding windows `gpusched.graph.frontends.windowed` reduces."""
+
+_LOOPS = (
+    ("dask_array._overlap", "_sliding_window_reduce_block"),
+    ("dask_array.reductions._reduction", "_sliding_window_nan_skip_reduce_block"),
+)
+"""What goes through chunks for them, by module."""
+
+WINDOWS = "0d518a58cf9b2c4f"
+"""Of the text of their code, and of what it calls, as it was then."""
+
+
+@functools.lru_cache(maxsize=1)
+def window_reductions() -> tuple[Callable[..., Any], tuple[type, ...]]:
+    """Return what reduces sliding windows in dask-array, and for which reductions it is known."""
+    module = importlib.import_module("dask_array.reductions._reduction")
+    plain, skips = (getattr(importlib.import_module(name), inside) for name, inside in _LOOPS)
+    found = tuple([getattr(module, name) for name in WINDOWED])
+    parts = (plain, module.Reduction.sliding_window_reduce_block,
+             module.Reduction.sliding_window_finalize, skips, *found)  # fmt: skip
+    text = "".join(map(inspect.getsource, parts))
+    same = hashlib.sha256(text.encode()).hexdigest()[:16] == WINDOWS
+    return plain, found if same else ()
