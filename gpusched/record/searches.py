@@ -187,7 +187,8 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
 
 
 @own("portable")
-def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -> np.ndarray:
+def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None,
+            cumulated: bool = False) -> np.ndarray:  # fmt: skip
     """Return how many labels there are of each in ``range(count)``, or what their weights add to.
 
     Parameters
@@ -198,6 +199,9 @@ def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -
         Those that are counted.
     weights
         One for each label.
+    cumulated
+        Whether NumPy takes totals up to each bin from each other, so that a weight which is NaN or
+        infinite is in all bins behind its own. It repeats the calls then.
 
     Examples
     --------
@@ -208,6 +212,8 @@ def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -
     """
     labels = labels.reshape(-1)
     flat = None if weights is None else weights.reshape(-1)
+    if cumulated and flat is not None and not np.isfinite(flat).all():
+        note(REPORTED)
     found = np.zeros_like(labels, np.intp if flat is None else flat.dtype, shape=count)
     together = TOGETHER if type(found) is np.ndarray else len(labels)
     for start in range(0, len(labels), together):
@@ -240,14 +246,19 @@ def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  #
     if density:
         raise UnfusibleError(GraphBreak.OPTION, "option density")
     _check(recorder, a, weights)
+    cumulated = False
     with np.errstate(all="ignore"):  # NumPy looks at what is inside only.
         if type(bins) is int and type(range) in (tuple, list) and len(range) == 2:
             labels, edges = _in_equal_bins(a, bins, *range)
-        elif _are_edges(bins) and weights is None:
+        elif _are_edges(bins):
+            # Integers NumPy adds up as integers there.
+            if weights is not None and (weights.dtype.kind != "f" or weights.dtype == HALF):
+                raise UnfusibleError(GraphBreak.DTYPE, f"weights of {weights.dtype}")
             labels, edges = _between(a, bins), bins
+            cumulated = weights is not None
         else:
             raise UnfusibleError(GraphBreak.VALUES, "bins that depend on a chunk's values")
-    return compute(recorder, counted, (labels, len(edges) - 1, weights), {}), edges
+    return compute(recorder, counted, (labels, len(edges) - 1, weights, cumulated), {}), edges
 
 
 @records(np.histogramdd)

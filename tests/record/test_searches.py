@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ import gpusched
 from gpusched.breaks import GraphBreak
 from gpusched.emit.floatingpoint import IS_X86, REPORTED, take
 from gpusched.emit.operations import SEARCHED
-from tests.record.recording import BACKENDS, check, on_host, record
+from tests.record.recording import BACKENDS, assert_same, check, on_host, record
 from tests.tiers import every, exhaustive
 
 RANDOM = np.random.default_rng(11)
@@ -182,6 +183,43 @@ def test_histograms_of_any_bins(backend: str) -> None:
     assert len(found.launches) == 1
     found = record(lambda a, b: np.histogram(a * 2, b)[0], array, edges, backend=backend)
     np.testing.assert_array_equal(found.result, np.histogram(array * 2, edges)[0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_weights_between_edges_are_added_up_by_bin(dtype: str) -> None:
+    edges = np.array([-1.0, -0.3, 0.0, 0.9, 1.0])
+    array, weights = RANDOM.normal(size=(300, 40)), RANDOM.random((300, 40)).astype(dtype)
+    array[3, 3:9] = np.nan, np.inf, -np.inf, 1.0, 0.0, -0.0
+    found = record(lambda a, w: np.histogram(a * 1, edges, weights=w * 2)[0], array, weights)
+    expected = np.histogram(array, edges, weights=weights * 2)[0]
+    assert found.result.dtype == expected.dtype
+    # NumPy takes totals from each other.
+    np.testing.assert_allclose(found.result, expected, atol=float(np.finfo(dtype).eps) * 1e7)
+    assert found.launches
+    assert not found.recorder.breaks
+
+
+def test_weights_of_integers_between_edges_are_numpy_s() -> None:
+    array, edges = RANDOM.normal(size=500), np.array([-1.0, 0.3, 2.0])
+    for dtype in ("i1", "i4", "f2"):
+        weights = RANDOM.integers(1, 99, 500).astype(dtype)
+        found = record(lambda a, w: np.histogram(a, edges, weights=w)[0], array, weights)
+        assert_same(found.result, np.histogram(array, edges, weights=weights)[0])
+        assert [name for name, _ in found.recorder.breaks] == ["histogram"]
+
+
+def test_weights_that_are_not_finite_are_added_up_by_numpy() -> None:
+    x = da.from_array(RANDOM.normal(size=4000), chunks=2000)
+    edges = np.array([-1.0, 0.3, 0.5, 2.0])
+    for bad in (np.nan, np.inf):
+        weights = da.where(x > 0.45, np.where(x < 0.46, bad, 1.0), 2.0) * 1
+        program = da.histogram(x + 0, edges, weights=weights)[0]
+        with warnings.catch_warnings(record=True, action="always") as plain, gpusched.disable():
+            expected = program.compute(scheduler="sync")
+        shown = warnings.catch_warnings(record=True, action="always")
+        with dask.config.set(SMALL), gpusched.enable(), shown as fused:
+            np.testing.assert_array_equal(program.compute(scheduler="sync"), expected)
+        assert {str(each.message) for each in fused} == {str(each.message) for each in plain}
 
 
 def test_weights_are_added_up_in_numpy_s_order() -> None:
