@@ -65,7 +65,7 @@ np.where(x > 0, x, -x)|(x - 1) * (x + 1) / 2|np.sqrt(x)|np.exp(x)|np.log1p(x)|np
 np.isfinite(x)|np.rint(x)|np.arctan(x)|np.pi * x|x + y|x - y|x * y|x / y|x < y|x == y|x != y|
 x * y + x / 2 - 1.5|np.maximum(x, y)|np.minimum(x, y)|np.fmax(x, y)|np.fmin(x, y)|
 np.arctan2(x, y)|np.copysign(x, y)|np.where(x < y, x * y, y - x)|
-np.where((x < 1) & (y > 0) | (x == y), x * 1.5, y * 2.5)""".replace("\n", "").split("|")
+np.where((x < 1) & (y > 0) ^ (x == y), x * 1.5, y * 2.5)""".replace("\n", "").split("|")
 
 
 def made(source: str, **options: Any) -> Any:

@@ -150,7 +150,7 @@ def test_chunks_and_users_functions_are_fused(fused: None) -> None:
 @pytest.mark.parametrize(("seed", "name"), list(product(range(40), FUNCTIONS)))
 def test_random_arrays(seed: int, name: str) -> None:
     random = np.random.default_rng(seed)
-    dtype = random.choice(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u2"])
+    dtype = random.choice(["f2", "f4", "f8", "i1", "i2", "i4", "i8"])
     x = (random.normal(size=(6, 5)) * 10 ** random.integers(0, 2)).astype(dtype)
     if x.dtype.kind == "f":
         x[random.random(x.shape) < 0.1] = random.choice([np.nan, np.inf, -0.0])

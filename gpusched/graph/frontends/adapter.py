@@ -239,6 +239,12 @@ WINDOWED = ("Sum", "Prod", "Min", "Max", "Any", "All", "Mean", "Var", "NanSum", 
             "NanMax", "NanMean", "NanVar")  # fmt: skip
 """Reductions of dask-array's whose sliding windows `gpusched.graph.frontends.windowed` reduces."""
 
+_LOOPS = (
+    ("dask_array._overlap", "_sliding_window_reduce_block"),
+    ("dask_array.reductions._reduction", "_sliding_window_nan_skip_reduce_block"),
+)
+"""What goes through chunks for them, by module."""
+
 WINDOWS = "0d518a58cf9b2c4f"
 """Of the text of their code, and of what it calls, as it was then."""
 
@@ -246,13 +252,11 @@ WINDOWS = "0d518a58cf9b2c4f"
 @functools.lru_cache(maxsize=1)
 def window_reductions() -> tuple[Callable[..., Any], tuple[type, ...]]:
     """Return what reduces sliding windows in dask-array, and for which reductions it is known."""
-    overlap = importlib.import_module("dask_array._overlap")
     module = importlib.import_module("dask_array.reductions._reduction")
-    plain: Callable[..., Any] = overlap._sliding_window_reduce_block
+    plain, skips = (getattr(importlib.import_module(name), inside) for name, inside in _LOOPS)
     found = tuple([getattr(module, name) for name in WINDOWED])
     parts = (plain, module.Reduction.sliding_window_reduce_block,
-             module.Reduction.sliding_window_finalize,
-             module._sliding_window_nan_skip_reduce_block, *found)  # fmt: skip
+             module.Reduction.sliding_window_finalize, skips, *found)  # fmt: skip
     text = "".join(map(inspect.getsource, parts))
     same = hashlib.sha256(text.encode()).hexdigest()[:16] == WINDOWS
     return plain, found if same else ()
