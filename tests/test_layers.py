@@ -243,6 +243,18 @@ def imported_parts(path: Path) -> set[str]:
 
 SOURCES = list(dict.fromkeys(sources()))
 
+GRAPH = {
+    "subgraph": set[str](),
+    "functions": set[str](),
+    "safety": {"functions"},
+    "frontends": {"functions"},
+    "running": {"functions", "safety", "subgraph"},
+    "placement": {"functions", "running"},
+    "programs": {"functions", "placement", "running", "safety", "subgraph"},
+    "passes": {"frontends", "functions", "programs", "running", "subgraph"},
+}
+"""What the folders of graph/ may use of each other; its other modules put them together."""
+
 
 @pytest.mark.parametrize(
     ("part", "path"), SOURCES, ids=[str(path.relative_to(ROOT)) for _, path in SOURCES]
@@ -258,8 +270,19 @@ def test_file_imports_only_lower_layers(part: str, path: Path) -> None:
     assert not above, f"{path.relative_to(ROOT)} imports {sorted(above)}"
 
 
+@pytest.mark.parametrize("name", GRAPH)
+def test_folders_of_the_graph_use_lower_ones(name: str) -> None:
+    folder = ROOT / "gpusched/graph"
+    found = set()
+    for path in (folder / name).rglob("*.py") if name != "subgraph" else [folder / "subgraph.py"]:
+        names = [each.split(".") for each in imported(path)]
+        found |= {part[2] for part in names if part[:2] == ["gpusched", "graph"] and part[2:]}
+    assert found - {name} == GRAPH[name]
+
+
 def test_layers_have_no_cycle() -> None:
     TopologicalSorter(MAY_USE).prepare()
+    TopologicalSorter(GRAPH).prepare()
 
 
 def test_modules_have_no_cycle() -> None:
@@ -283,9 +306,10 @@ def test_checker_sees_imports_inside_functions(tmp_path: Path) -> None:
     assert imported_parts(file) == {"cli", "graph"}
 
 
-@pytest.mark.parametrize(
-    "part", ["graph", "record", "plan", "emit", "backends", "store", "kernels", "editing"]
-)
+FOLDERS = ["graph", "record", "plan", "emit", "backends", "store", "kernels", "editing"]
+
+
+@pytest.mark.parametrize("part", [*FOLDERS, *(f"graph/{name}" for name in [*GRAPH][-4:])])
 def test_packages_name_their_modules_in_the_order_of_calls(part: str) -> None:
     folder = ROOT / "gpusched" / part
     told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import gpusched
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import COMBINES, OPERATIONS, has
-from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
+from gpusched.graph.programs import rewrite  # noqa: F401  registers everything that is recorded
 from gpusched.record import complexes
 from gpusched.record.handlers import HANDLERS
 from gpusched.vectormath import FUNCTIONS

@@ -93,7 +93,7 @@ class TaskInputs:
         if not any(map(holds_placed, values.values())) and not _holds_program(spec):
             return spec(values)
         # The first such task imports dask.array, as the one has that its chunks come from.
-        from gpusched.graph.placing import run_other
+        from gpusched.graph.placement.placing import run_other
 
         return run_other(self._mover, spec, values)
 
@@ -121,7 +121,7 @@ def _only_picks_results(arg: Any) -> bool:
     if not isinstance(arg, Task):
         return True
     # With a program as its function, a task has imported this already.
-    from gpusched.graph.batch import part
+    from gpusched.graph.running.batch import part
 
     return arg.func is part and not isinstance(arg.args[0], Task)
 

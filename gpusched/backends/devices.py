@@ -54,7 +54,7 @@ class Capabilities:
     parts: bool = False
     """Whether a call costs so little that one result may be computed by several."""
     single: bool = False
-    """Whether one operation alone is faster as a kernel; see `gpusched.graph.results`."""
+    """Whether one operation alone is faster as a kernel; see `gpusched.graph.running.results`."""
 
 
 def _no_calls(kernel: Runnable) -> None:

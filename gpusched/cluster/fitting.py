@@ -11,7 +11,7 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from gpusched import config
-from gpusched.graph.fitting import (
+from gpusched.graph.passes.fitting import (
     DECLARED,
     for_tasks,
     noted,

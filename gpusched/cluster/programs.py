@@ -11,12 +11,12 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from gpusched.adapters.tasks import Task, execute_subgraph
-from gpusched.graph.decisions import ByToken
-from gpusched.graph.program_tokens import EMBED, OPERATION, refer
+from gpusched.graph.programs.program_tokens import EMBED, OPERATION, refer
+from gpusched.graph.running.decisions import ByToken
 
 if TYPE_CHECKING:
-    from gpusched.graph.decisions import Remaining
-    from gpusched.graph.program import Program
+    from gpusched.graph.programs.program import Program
+    from gpusched.graph.running.decisions import Remaining
 
 
 class Served:
@@ -49,7 +49,7 @@ class Served:
 
     def __reduce__(self) -> Any:
         if self.embedded:
-            from gpusched.graph.program import restore
+            from gpusched.graph.programs.program import restore
 
             return restore, (self.token, self.payload, self.remaining)
         return refer, (self.token, *self.remaining.told())

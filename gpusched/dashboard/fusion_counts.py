@@ -10,8 +10,8 @@ from typing import Any
 from dask.utils import key_split
 
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.batch import Batch
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
+from gpusched.graph.running.batch import Batch
 from gpusched.newest import Newest
 
 KEPT = 1000

@@ -17,7 +17,7 @@ from gpusched.debugging.readable import ReadableKernel
 from gpusched.debugging.replay import Execution, Run
 from gpusched.debugging.subject import Index, Subject
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.partials import bare
+from gpusched.graph.functions.partials import bare
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Reduce
 from gpusched.store.handles import CompiledKernel

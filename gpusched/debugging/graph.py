@@ -12,8 +12,8 @@ from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef
 from gpusched.debugging.host_copies import Placement, fetched
 from gpusched.debugging.subject import name_of_layer
 from gpusched.debugging.traced_values import Index, Where
-from gpusched.graph.functiontraits import Functions
-from gpusched.graph.rewrite import rewrite_labelled
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.rewrite import rewrite_labelled
 from gpusched.inspection.gather import gather
 from gpusched.inspection.places import place_of_layer
 from gpusched.inspection.standins import Declared

@@ -10,8 +10,8 @@ import numpy as np
 from dask.array import core
 
 from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
-from gpusched.graph.known import enforced, owned
-from gpusched.graph.partials import bare, parts
+from gpusched.graph.functions.known import enforced, owned
+from gpusched.graph.functions.partials import bare, parts
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in, is_cupy, is_getter
 from gpusched.inspection.variant import KernelUse

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusched.debugging.origins import Called
 from gpusched.debugging.readable import STOP, insert_stop, shown
-from gpusched.graph.partials import applied
+from gpusched.graph.functions.partials import applied
 
 _SIMPLE = (bool, int, float, complex, str, type(None))
 

@@ -26,14 +26,14 @@ from gpusched.debugging.origins import (
 )
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
-from gpusched.graph.cutfirst import PieceReturnedError
-from gpusched.graph.functiontraits import Functions
-from gpusched.graph.partials import bare
-from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite_labelled
-from gpusched.graph.segment import Segment
+from gpusched.graph.functions.partials import bare
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.rewrite import rewrite_labelled
+from gpusched.graph.running.cutfirst import PieceReturnedError
+from gpusched.graph.running.segment import Segment
+from gpusched.graph.running.traced import Trace
 from gpusched.graph.subgraph import evaluate
-from gpusched.graph.traced import Trace
 from gpusched.inspection.dry_run import unfusible
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.standins import arrays_in

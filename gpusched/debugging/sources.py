@@ -9,8 +9,8 @@ import numpy as np
 
 from gpusched.adapters.tasks import Task
 from gpusched.debugging.origins import is_elementwise, moves_by_name
-from gpusched.graph.functiontraits import Functions, called
-from gpusched.graph.partials import bare, parts
+from gpusched.graph.functions.partials import bare, parts
+from gpusched.graph.programs.functiontraits import Functions, called
 from gpusched.graph.subgraph import last_task
 from gpusched.inspection.units import count
 

@@ -12,22 +12,22 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from gpusched import events
 from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.breaks import GraphBreak
-from gpusched.graph.assembling import assembled
-from gpusched.graph.batching import batched
-from gpusched.graph.chains import absorbed, has_join_inside, without_links, without_names
-from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
-from gpusched.graph.fitting import check, note
-from gpusched.graph.functiontraits import Functions
-from gpusched.graph.grouping import limits
-from gpusched.graph.items import taken_inside
-from gpusched.graph.merging import merge_bytes, merged
-from gpusched.graph.partials import slow_part
-from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import PASSES, Table
+from gpusched.graph.functions.partials import slow_part
+from gpusched.graph.passes.assembling import assembled
+from gpusched.graph.passes.batching import batched
+from gpusched.graph.passes.chains import absorbed, has_join_inside, without_links, without_names
+from gpusched.graph.passes.cutting import cut_together, cuts_of
+from gpusched.graph.passes.fitting import check, note
+from gpusched.graph.passes.grouping import limits
+from gpusched.graph.passes.items import taken_inside
+from gpusched.graph.passes.merging import merge_bytes, merged
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import PASSES, Table
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.rewrite import rewrite
 from gpusched.plan.overrides import DRAWN, Overrides
 from gpusched.store.statistics import updating
 
@@ -83,7 +83,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
 
 
 def _drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:
-    from gpusched.graph.drawing import drawn
+    from gpusched.graph.passes.drawing import drawn
 
     return drawn(tasks)
 
@@ -127,7 +127,7 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         found = whole.without_joins(joins)
         table = found if whole is table else without_links(found)
         if any(map(has_join_inside, table.tasks.values())):
-            from gpusched.graph.reducefirst import reduced_first
+            from gpusched.graph.passes.reducefirst import reduced_first
 
             parted = reduced_first(table, least)
             if parted is not table:
@@ -142,7 +142,7 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
 def _in_whole_chunks(table: Table) -> Table:
     if not any(map(_cuts, table.tasks.values())):
         return table
-    from gpusched.graph.reducewhole import whole_chunks
+    from gpusched.graph.passes.reducewhole import whole_chunks
 
     return whole_chunks(table)
 

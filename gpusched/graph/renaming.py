@@ -13,7 +13,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
 from gpusched.adapters.tasks import GraphNode, Task, convert_legacy_graph
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from gpusched.graph.subgraph import depth_first
 from gpusched.plan.overrides import OverrideError, Overrides
 

@@ -11,12 +11,12 @@ from dask.array.core import finalize
 
 from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.batching import ALL, batched
-from gpusched.graph.grouping import limits
-from gpusched.graph.items import taken_inside
-from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite
-from gpusched.graph.table import Table
+from gpusched.graph.passes.batching import ALL, batched
+from gpusched.graph.passes.grouping import limits
+from gpusched.graph.passes.items import taken_inside
+from gpusched.graph.passes.table import Table
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.rewrite import rewrite
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.units import count
 
@@ -41,7 +41,7 @@ class Batches:
 
 
 def batches(table: Table) -> Batches:
-    """Return what batching makes of a graph, see `gpusched.graph.batching`.
+    """Return what batching makes of a graph, see `gpusched.graph.passes.batching`.
 
     Parameters
     ----------

@@ -14,19 +14,19 @@ from gpusched.adapters.tasks import DataNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.batch import calls_in
-from gpusched.graph.cutfirst import PieceReturnedError
-from gpusched.graph.functiontraits import Functions
-from gpusched.graph.inputs import flat
-from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
-from gpusched.graph.partials import bare, name_of, parts, slow_part
-from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite_labelled
+from gpusched.graph.functions.known import COMPUTED_BY, computes, known, pieces
+from gpusched.graph.functions.partials import bare, name_of, parts, slow_part
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.rewrite import rewrite_labelled
+from gpusched.graph.running.batch import calls_in
+from gpusched.graph.running.cutfirst import PieceReturnedError
+from gpusched.graph.running.inputs import flat
+from gpusched.graph.running.segment import Segment
+from gpusched.graph.running.traced import Trace
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
-from gpusched.graph.segment import Segment
 from gpusched.graph.subgraph import copied, evaluate
-from gpusched.graph.traced import Trace
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
     Declared,

@@ -10,12 +10,12 @@ from typing import Any
 
 from gpusched.adapters.tasks import Task
 from gpusched.chunking import chosen
-from gpusched.graph.chains import without_links
 from gpusched.graph.early import collector_paused
-from gpusched.graph.fitting import needed
 from gpusched.graph.optimisation import regrouped
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph.passes.chains import without_links
+from gpusched.graph.passes.fitting import needed
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.breaks import apart, breaks
 from gpusched.inspection.fit import Described, Fit, described, fit

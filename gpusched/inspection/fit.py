@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gpusched.graph.fitting import OWN, for_tasks, own_bytes
+from gpusched.graph.passes.fitting import OWN, for_tasks, own_bytes
 from gpusched.inspection.model import Stage
 from gpusched.inspection.units import bytes_, count
 

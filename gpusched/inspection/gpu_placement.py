@@ -9,11 +9,11 @@ import numpy as np
 
 from gpusched.breaks import Reason
 from gpusched.config import word
-from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
-from gpusched.graph.inputs import flat
-from gpusched.graph.partials import name_of
-from gpusched.graph.segment import Segment
-from gpusched.graph.traced import Trace
+from gpusched.graph.functions.partials import name_of
+from gpusched.graph.placement.devicechoice import can_stay, cut, why_left, why_on_host
+from gpusched.graph.running.inputs import flat
+from gpusched.graph.running.segment import Segment
+from gpusched.graph.running.traced import Trace
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed

@@ -11,8 +11,8 @@ from dask.blockwise import Blockwise
 from dask.core import istask
 
 from gpusched.adapters.tasks import Alias, GraphNode, Task
-from gpusched.graph.fitting import needed
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.passes.fitting import needed
+from gpusched.graph.passes.sizes import Sizes
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.model import (

@@ -10,8 +10,8 @@ import numpy as np
 from dask.array import core, routines
 from dask.core import flatten, reshapelist
 
-from gpusched.graph.lanes import between
-from gpusched.graph.partials import bare
+from gpusched.graph.functions.lanes import between
+from gpusched.graph.functions.partials import bare
 from gpusched.record.catalogue import has
 
 MAPPED = 1 << 18

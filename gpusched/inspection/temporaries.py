@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from dask.array import reductions
 
-from gpusched.graph import moments
-from gpusched.graph.partials import bare, parts
+from gpusched.graph.functions import moments
+from gpusched.graph.functions.partials import bare, parts
 from gpusched.record.catalogue import has
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched.adapters.tasks import Task, execute_subgraph
-from gpusched.graph.known import computes, together
-from gpusched.graph.partials import bare
-from gpusched.graph.program import Program
-from gpusched.graph.segment import Segment
+from gpusched.graph.functions.known import computes, together
+from gpusched.graph.functions.partials import bare
+from gpusched.graph.programs.program import Program
+from gpusched.graph.running.segment import Segment
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.temporaries import temporaries

@@ -12,9 +12,9 @@ import numpy as np
 from dask.order import order
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
-from gpusched.graph.inputs import describe
+from gpusched.graph.programs.templates import Signatures
+from gpusched.graph.running.inputs import describe
 from gpusched.graph.subgraph import depth_first, resolved
-from gpusched.graph.templates import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.standins import arrays_in, extent

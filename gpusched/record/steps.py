@@ -15,7 +15,7 @@ class Taken:
     """What a step was before its partial application was taken apart."""
 
     register: int
-    """The input that is its `gpusched.graph.partials.Guard`."""
+    """The input that is its `gpusched.graph.functions.partials.Guard`."""
     number: int
     """Among the partial applications that this one guards."""
     held: int

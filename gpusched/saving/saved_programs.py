@@ -33,7 +33,7 @@ from gpusched.adapters.tasks import (
     identity_cast,
 )
 from gpusched.graph import subgraph
-from gpusched.graph.partials import name_of
+from gpusched.graph.functions.partials import name_of
 from gpusched.saving.code import refuse
 from gpusched.saving.errors import UnsavableError
 from gpusched.saving.values import Encoder

@@ -19,7 +19,7 @@ from dask._task_spec import DataNode, Task
 from gpusched import enable, reset_statistics, statistics
 from gpusched.backends.cache import kernels
 from gpusched.graph import optimize
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from tests.benchmarks import report
 
 ELEMENTS = 16

@@ -16,7 +16,7 @@ from distributed import Client
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.fitting import room
-from gpusched.graph.fitting import DoesNotFitError, noting
+from gpusched.graph.passes.fitting import DoesNotFitError, noting
 from gpusched.workers.metrics import HEARTBEAT_KEY
 
 LIMIT = 10_000_000

@@ -20,8 +20,8 @@ from distributed import Client, LocalCluster, Worker, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
-from gpusched.graph import program, program_tokens
-from gpusched.graph.program import Program
+from gpusched.graph.programs import program, program_tokens
+from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import statistics

@@ -9,8 +9,8 @@ import dask.array as da
 
 import gpusched
 from gpusched.dashboard.fusion_counts import KEPT, Counted, Fused, Fusion
-from gpusched.graph.batch import Batch
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
+from gpusched.graph.running.batch import Batch
 from gpusched.record.steps import ProgramStep
 
 NONE = "no kernel for this function"

@@ -24,7 +24,7 @@ from gpusched.graph.frontends.counterparts import (
     counterpart,
     digest_of,
 )
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 
 MOVED = "has moved or changed upstream: see gpusched/graph/frontends/adapter.py"
 

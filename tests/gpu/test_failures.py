@@ -12,8 +12,8 @@ import pytest
 
 import gpusched
 from gpusched.backends.cuda import runtime
-from gpusched.graph import decisions
-from gpusched.graph.traced import Trace
+from gpusched.graph.running import decisions
+from gpusched.graph.running.traced import Trace
 
 cupy = pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
 pytestmark = pytest.mark.gpu

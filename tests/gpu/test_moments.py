@@ -13,7 +13,7 @@ import pytest
 from dask.array import chunk, reductions
 
 import gpusched
-from gpusched.graph.moments import moment_agg, moment_chunk, moment_combine
+from gpusched.graph.functions.moments import moment_agg, moment_chunk, moment_combine
 from tests import emulated_gpu
 
 cupy = pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")

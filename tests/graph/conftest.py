@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import dask
 import pytest
 
-from gpusched.graph import enable, unsplitting
+from gpusched.graph import enable
+from gpusched.graph.passes import unsplitting
 from gpusched.store import processors
 from gpusched.store.statistics import reset_statistics
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
-from gpusched.graph.partials import applied, bare
+from gpusched.graph.functions.partials import applied, bare
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError

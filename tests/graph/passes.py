@@ -9,10 +9,10 @@ import numpy as np
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
-from gpusched.graph.chains import without_links, without_names
 from gpusched.graph.direct import optimised
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph.passes.chains import without_links, without_names
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
 
 
 def table_of(*arrays: Any) -> Table:

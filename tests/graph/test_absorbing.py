@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph import disable, enable
-from gpusched.graph.chains import absorbed, without_names
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph.passes.chains import absorbed, without_names
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
 
 SETTINGS = {
     "gpusched.batching.chunk-bytes": 200,
@@ -99,7 +99,7 @@ def test_groups_of_days_by_xarray_are_a_task_a_day() -> None:
 def test_larger_pieces_are_cut_where_each_thread_of_a_cluster_has_a_chunk(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpusched.graph.chains.cluster_threads", lambda: threads)
+    monkeypatch.setattr("gpusched.graph.passes.chains.cluster_threads", lambda: threads)
     with dask.config.set({"gpusched.batching.chunk-bytes": 50}):  # Two days are 80.
         result = field() - by_day().rechunk((2, PLACES)).persist(scheduler="sync")
         if threads > 4:

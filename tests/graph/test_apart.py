@@ -12,9 +12,9 @@ import pytest
 import gpusched
 from gpusched.adapters.tasks import Task, TaskRef, identity_cast
 from gpusched.breaks import GraphBreak
-from gpusched.graph.functiontraits import Functions
-from gpusched.graph.rewrite import translated
-from gpusched.graph.table import PASSES
+from gpusched.graph.passes.table import PASSES
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.rewrite import translated
 from gpusched.plan import shortage
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -67,7 +67,7 @@ def test_why_tasks_are_not_merged(setting: object, kind: GraphBreak) -> None:
 
 
 def test_too_few_chunks_for_the_threads_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusched.graph.merging.threads", lambda: 1000)
+    monkeypatch.setattr("gpusched.graph.passes.merging.threads", lambda: 1000)
     array = rows()
     mean = array.mean(axis=1, keepdims=True)
     with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):

@@ -18,9 +18,9 @@ from dask.callbacks import Callback
 from dask.core import flatten
 
 import gpusched
-from gpusched.graph import assembling, unsplitting
-from gpusched.graph.assembling import Assembled, Assembly, Joined
 from gpusched.graph.optimisation import optimise
+from gpusched.graph.passes import assembling, unsplitting
+from gpusched.graph.passes.assembling import Assembled, Assembly, Joined
 from gpusched.plan.overrides import NONE
 
 

@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 
 from gpusched import explain
 from gpusched.graph import disable, enable
-from gpusched.graph.batch import Batch, Parts, packed
-from gpusched.graph.functiontraits import Functions
-from gpusched.graph.grouping import Grouping, Limits, limits
-from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite
+from gpusched.graph.passes.grouping import Grouping, Limits, limits
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.rewrite import rewrite
+from gpusched.graph.running.batch import Batch, Parts, packed
 from gpusched.plan.plan import Register, Spread, substitute
 from gpusched.record.steps import ProgramStep
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
 from gpusched.graph import disable, enable
-from gpusched.graph.cutting import cut_off
-from gpusched.graph.grouping import Grouping, Limits
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.passes.cutting import cut_off
+from gpusched.graph.passes.grouping import Grouping, Limits
+from gpusched.graph.passes.sizes import Sizes
 from tests.graph.test_batching import check, graph_of, plain_tasks, tasks
 
 WIDTH = 4

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph import enable
-from gpusched.graph.traced import Trace
+from gpusched.graph.running.traced import Trace
 from gpusched.store.statistics import reset_statistics, statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused")

@@ -10,8 +10,8 @@ import pytest
 
 import gpusched
 from gpusched import config
-from gpusched.graph.payload import pack, unpack
-from gpusched.graph.program import Program
+from gpusched.graph.programs.payload import pack, unpack
+from gpusched.graph.programs.program import Program
 from gpusched.plan.overrides import Bounds, bounds
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep

@@ -12,7 +12,7 @@ import pytest
 
 import gpusched
 from gpusched.graph import fusible
-from gpusched.graph.segment import OTHER_WAYS, WAYS, Segment
+from gpusched.graph.running.segment import OTHER_WAYS, WAYS, Segment
 from gpusched.plan.plan import Plan
 
 from .examining import why_unsafe

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph.known import known
-from gpusched.graph.partials import name_of
+from gpusched.graph.functions.known import known
+from gpusched.graph.functions.partials import name_of
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
 
 VALUES = np.random.default_rng(3).normal(size=(24, 6, 8))

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph import optimize
-from gpusched.graph.fitting import noted, noting
+from gpusched.graph.passes.fitting import noted, noting
 from gpusched.inspection.task_memory import held
 
 SHAPE, CHUNKS = (128, 160), (128, 80)

@@ -13,8 +13,8 @@ from dask._task_spec import DataNode, List, Task, TaskRef
 from dask.array.core import concatenate_shaped
 
 from gpusched.graph import enable
-from gpusched.graph.chains import without_links
-from gpusched.graph.table import Table
+from gpusched.graph.passes.chains import without_links
+from gpusched.graph.passes.table import Table
 
 
 def graph(*tasks: Any) -> dict[Any, Any]:

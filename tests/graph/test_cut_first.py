@@ -14,7 +14,7 @@ import pytest
 from dask.array import chunk
 
 import gpusched
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
 

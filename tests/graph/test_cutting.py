@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph import disable, enable
-from gpusched.graph.chains import without_names
-from gpusched.graph.cutting import lengths_of_piece
-from gpusched.graph.known import pieces
-from gpusched.graph.table import Table
+from gpusched.graph.functions.known import pieces
+from gpusched.graph.passes.chains import without_names
+from gpusched.graph.passes.cutting import lengths_of_piece
+from gpusched.graph.passes.table import Table
 
 SETTINGS = {"gpusched.batching.chunk-bytes": 1000, "gpusched.fusion.strict": True}
 SIDE, CHUNK = 60, 20

@@ -16,7 +16,7 @@ import pytest
 import toolz  # type: ignore[import-untyped]
 
 import gpusched
-from gpusched.graph.grouped import Grouped, grouped_for
+from gpusched.graph.functions.grouped import Grouped, grouped_for
 from tests.tiers import exhaustive
 
 xr = pytest.importorskip("xarray")

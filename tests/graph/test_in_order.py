@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.arrays import concatenate_arrays
-from gpusched.graph import known
+from gpusched.graph.functions import known
 
 
 def parts_of(r: Random) -> tuple[list[Any], np.ndarray, int]:

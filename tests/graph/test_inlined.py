@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph import calling, tiled
-from gpusched.graph.tiled import Tiled
+from gpusched.graph.running import calling, tiled
+from gpusched.graph.running.tiled import Tiled
 from gpusched.store.statistics import reset_statistics, statistics
 
 Function = Callable[..., Any]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.scipy import weighs_neighbours
-from gpusched.graph.lanes import Interpolated, between, interpolated_for
+from gpusched.graph.functions.lanes import Interpolated, between, interpolated_for
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("scipy")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import List, Task, TaskRef
-from gpusched.graph.joins import joined, with_chunks
+from gpusched.graph.passes.joins import joined, with_chunks
 
 xr = pytest.importorskip("xarray", reason="xarray comes with the extra test")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.arrays import apply_along_axis
-from gpusched.graph import lanes
+from gpusched.graph.functions import lanes
 
 xr = pytest.importorskip("xarray")
 nputils = pytest.importorskip("xarray.core.nputils")

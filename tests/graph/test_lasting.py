@@ -15,9 +15,9 @@ from toolz import compose
 from gpusched import enable
 from gpusched.backends import cache
 from gpusched.graph import fusible
-from gpusched.graph import program as lasting
-from gpusched.graph.program import lasts
-from gpusched.graph.remembered import held
+from gpusched.graph.programs import program as lasting
+from gpusched.graph.programs.program import lasts
+from gpusched.graph.running.remembered import held
 from gpusched.newest import Newest
 from gpusched.record.catalogue import FUSIBLE
 from gpusched.store.statistics import statistics

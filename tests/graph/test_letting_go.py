@@ -11,7 +11,7 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
 

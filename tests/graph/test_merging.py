@@ -27,10 +27,11 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched import roles
-from gpusched.graph import disable, enable, merging, optimisation, optimize
-from gpusched.graph.merging import merge_bytes, merged
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph import disable, enable, optimisation, optimize
+from gpusched.graph.passes import merging
+from gpusched.graph.passes.merging import merge_bytes, merged
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
 from gpusched.plan import shortage
 
 SETTINGS = {

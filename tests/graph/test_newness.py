@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph import decisions as newness
+from gpusched.graph.running import decisions as newness
 
 SETTINGS = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.compile": "off"}
 

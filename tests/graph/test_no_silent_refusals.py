@@ -21,17 +21,17 @@ from hypothesis import strategies as st
 
 from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
-from gpusched.graph import chains, grouping, merging, unsplitting
-from gpusched.graph.batching import batched
-from gpusched.graph.chains import absorbed, cuts, without_links
-from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
-from gpusched.graph.grouping import Limits
-from gpusched.graph.merging import merged
-from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph.passes import chains, grouping, merging, unsplitting
+from gpusched.graph.passes.batching import batched
+from gpusched.graph.passes.chains import absorbed, cuts, without_links
+from gpusched.graph.passes.cutting import cut_together, cuts_of
+from gpusched.graph.passes.grouping import Limits
+from gpusched.graph.passes.merging import merged
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.rewrite import rewrite
 
 SIDE, CHUNK = 24, 12
 LARGE = CHUNK * CHUNK * 8

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph.lonejoins import own_part
+from gpusched.graph.functions.lonejoins import own_part
 from tests.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures("everything_fused")

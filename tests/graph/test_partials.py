@@ -16,7 +16,7 @@ import pytest
 from dask._task_spec import Task
 
 from gpusched.graph import disable, enable
-from gpusched.graph.partials import Guard, applied, bare
+from gpusched.graph.functions.partials import Guard, applied, bare
 from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused")

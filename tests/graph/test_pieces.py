@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends import cache, devices
-from gpusched.graph import inputs, pieces, traced
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
+from gpusched.graph.running import inputs, pieces, traced
 from gpusched.plan import shortage
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep

@@ -18,10 +18,11 @@ import pytest
 from dask._task_spec import Task
 
 from gpusched import events
-from gpusched.graph import optimize, program, program_tokens
-from gpusched.graph.batch import Batch
-from gpusched.graph.decisions import Remaining
-from gpusched.graph.program import Program
+from gpusched.graph import optimize
+from gpusched.graph.programs import program, program_tokens
+from gpusched.graph.programs.program import Program
+from gpusched.graph.running.batch import Batch
+from gpusched.graph.running.decisions import Remaining
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import reset_statistics, statistics

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Task, execute_subgraph
-from gpusched.graph import reducefirst
-from gpusched.graph.reducefirst import reduced_first
+from gpusched.graph.passes import reducefirst
+from gpusched.graph.passes.reducefirst import reduced_first
 from tests.benchmarks.programs import tasks_of
 from tests.graph.passes import assert_same_results, table_of
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
-from gpusched.graph import reducewhole, table, unsplitting
-from gpusched.graph.chains import without_links
-from gpusched.graph.reducefirst import reduced_first
-from gpusched.graph.reducewhole import whole_chunks
-from gpusched.graph.table import Table
+from gpusched.graph.passes import reducewhole, table, unsplitting
+from gpusched.graph.passes.chains import without_links
+from gpusched.graph.passes.reducefirst import reduced_first
+from gpusched.graph.passes.reducewhole import whole_chunks
+from gpusched.graph.passes.table import Table
 from tests.benchmarks.programs import tasks_of
 from tests.graph.passes import assert_same_results, table_of
 

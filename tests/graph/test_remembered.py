@@ -13,9 +13,9 @@ import pytest
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.graph import decisions, remembered
-from gpusched.graph.decisions import Direct, Plans
-from gpusched.graph.remembered import CONSTANTS, Remembered
+from gpusched.graph.running import decisions, remembered
+from gpusched.graph.running.decisions import Direct, Plans
+from gpusched.graph.running.remembered import CONSTANTS, Remembered
 from gpusched.plan.plan import Plan
 from gpusched.store.statistics import reset_statistics, statistics
 

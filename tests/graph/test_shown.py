@@ -13,9 +13,9 @@ import pytest
 from gpusched.adapters.tasks import Task, TaskRef
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
-from gpusched.graph.calling import Calling
-from gpusched.graph.program import Program
-from gpusched.graph.showing import shown
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.showing import shown
+from gpusched.graph.running.calling import Calling
 from gpusched.plan import tiers
 from gpusched.plan.plan import Plan
 from gpusched.store.statistics import statistics

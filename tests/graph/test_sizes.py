@@ -14,10 +14,10 @@ from dask.array.core import finalize
 from dask.array.optimization import optimize
 
 import gpusched
-from gpusched.graph.fitting import Needed
-from gpusched.graph.known import is_first_step
-from gpusched.graph.program import Program
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.functions.known import is_first_step
+from gpusched.graph.passes.fitting import Needed
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.programs.program import Program
 
 
 def step_of(array: Any) -> tuple[Sizes, Task]:

@@ -22,7 +22,7 @@ import gpusched
 from gpusched.backends import cache
 from gpusched.config import ChoiceError
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.segment import Segment
+from gpusched.graph.running.segment import Segment
 from gpusched.plan import tiers
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.store import background, worthwhile

@@ -21,10 +21,10 @@ import gpusched
 from gpusched.backends import cache
 from gpusched.breaks import Reason
 from gpusched.emit.operations import OPERATIONS, has
-from gpusched.graph import tiled
-from gpusched.graph.known import enforced
-from gpusched.graph.segment import Segment
-from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, arranged, parts
+from gpusched.graph.functions.known import enforced
+from gpusched.graph.running import tiled
+from gpusched.graph.running.segment import Segment
+from gpusched.graph.running.tiled import ALIGNED, Stretch, Tiling, arranged, parts
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import NAMES
 from gpusched.record.steps import ProgramStep

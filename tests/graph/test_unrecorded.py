@@ -1,4 +1,4 @@
-"""Calls that may change what others of their task read: `gpusched.graph.unrecorded`."""
+"""Calls that may change what others of their task read: `gpusched.graph.functions.unrecorded`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gpusched.adapters.tasks import renamed
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
-from gpusched.graph.unrecorded import conflict, may_change
+from gpusched.graph.functions.unrecorded import conflict, may_change
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep

@@ -20,12 +20,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 import gpusched
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, identity_cast
-from gpusched.graph import unsplitting
-from gpusched.graph.independence import Divided, results
-from gpusched.graph.sized import Sized
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
-from gpusched.graph.unsplitting import unsplit
+from gpusched.graph.passes import unsplitting
+from gpusched.graph.passes.independence import Divided, results
+from gpusched.graph.passes.sized import Sized
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
+from gpusched.graph.passes.unsplitting import unsplit
 from tests.benchmarks.programs import tasks_of
 
 VALUES = np.random.default_rng(0).integers(0, 99, (12, 8, 10)).astype("f8")

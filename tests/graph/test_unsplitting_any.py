@@ -20,11 +20,11 @@ from toolz import compose  # type: ignore[import-untyped]
 
 from gpusched.adapters.arrays import concatenate2, enforce_dtype, take
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
-from gpusched.graph import unsplitting
-from gpusched.graph.chains import without_links, without_names
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
-from gpusched.graph.unsplitting import unsplit
+from gpusched.graph.passes import unsplitting
+from gpusched.graph.passes.chains import without_links, without_names
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
+from gpusched.graph.passes.unsplitting import unsplit
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ import pytest
 import gpusched
 from gpusched.backends.devices import HOST
 from gpusched.graph import disable, enable, fusible
-from gpusched.graph.program import Program
-from gpusched.graph.program_tokens import refer
+from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.program_tokens import refer
 from gpusched.graph.safety.outside import stand_in
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import Register

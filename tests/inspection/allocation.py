@@ -16,11 +16,11 @@ from dask._task_spec import DataNode, Task
 from gpusched.backends import devices
 from gpusched.backends.buffer_pool import pool
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.functiontraits import Functions
 from gpusched.graph.optimisation import regrouped
-from gpusched.graph.rewrite import rewrite
-from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.table import Table
+from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.rewrite import rewrite
 from gpusched.inspection.gather import gather
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_memory import held

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph.fitting import DoesNotFitError, for_tasks, noting
+from gpusched.graph.passes.fitting import DoesNotFitError, for_tasks, noting
 from gpusched.inspection.explanation import Explanation
 from gpusched.inspection.fit import OWN, Described, described
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces
 from gpusched.record.recorded import one_of

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from dask.callbacks import Callback
 
-from gpusched.graph.partials import bare
-from gpusched.graph.program import Program
+from gpusched.graph.functions.partials import bare
+from gpusched.graph.programs.program import Program
 
 _PIECES = {"getitem", "getter", "getter_inline", "getter_nofancy", "identity", "finalize",
            "_identity"}  # fmt: skip

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.breaks import Reason
-from gpusched.graph import libraries
-from gpusched.graph.partials import bare
+from gpusched.graph.functions import libraries
+from gpusched.graph.functions.partials import bare
 from gpusched.graph.safety import examination, interpreter
 
 _found: dict[tuple[str, int, str], set[Reason | None]] = {}

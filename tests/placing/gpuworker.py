@@ -16,8 +16,8 @@ from dask.typing import Key
 import gpusched.serialization
 from gpusched import placed
 from gpusched.backends.devices import cuda
-from gpusched.graph import assembling
-from gpusched.graph.devicechoice import Work
+from gpusched.graph.passes import assembling
+from gpusched.graph.placement.devicechoice import Work
 from gpusched.placed import Placed, hosted
 from gpusched.workers.task_inputs import CountingMover, TaskInputs
 from tests.record.recording import Place

@@ -21,11 +21,11 @@ from gpusched import placed
 from gpusched.backends.cuda import runtime
 from gpusched.cluster.statistics import difference
 from gpusched.emit import floatingpoint
-from gpusched.graph import decisions
-from gpusched.graph.devicechoice import LEAVES, SMALL
-from gpusched.graph.placing import DeviceRequiredError
-from gpusched.graph.program import Program
-from gpusched.graph.segment import REPORTED
+from gpusched.graph.placement.devicechoice import LEAVES, SMALL
+from gpusched.graph.placement.placing import DeviceRequiredError
+from gpusched.graph.programs.program import Program
+from gpusched.graph.running import decisions
+from gpusched.graph.running.segment import REPORTED
 from gpusched.placed import Placed, hosted
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces

@@ -16,7 +16,7 @@ from distributed.protocol import deserialize, serialize
 
 import gpusched.serialization
 from gpusched import placed
-from gpusched.graph.program import Program
+from gpusched.graph.programs.program import Program
 from gpusched.placed import Placed, hosted
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces

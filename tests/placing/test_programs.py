@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from distributed import Client, wait, worker_client
 
-from gpusched.graph.placing import DeviceRequiredError
+from gpusched.graph.placement.placing import DeviceRequiredError
 from tests.placing.conftest import Counted
 from tests.waiting import PATIENCE
 

@@ -19,7 +19,7 @@ from gpusched.backends.devices import HOST
 from gpusched.emit import hostloops
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, FAST, Kernel
-from gpusched.graph.payload import pack, unpack
+from gpusched.graph.programs.payload import pack, unpack
 from gpusched.plan.overrides import NONE, Overrides, active, applied
 from tests.record.recording import record
 

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import gpusched
 from gpusched.emit.floatingpoint import DIVIDE, take
-from gpusched.graph.known import substitute_for
+from gpusched.graph.functions.known import substitute_for
 from gpusched.plan import grids, unjoined
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.segments import moments, reduced

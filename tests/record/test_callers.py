@@ -21,7 +21,7 @@ def module(name: str, **names: Any) -> Any:
 
 
 LIBRARY = module("dask.array.core")
-PROGRAM = module("gpusched.graph.traced", **{callers.ENDS: True})
+PROGRAM = module("gpusched.graph.running.traced", **{callers.ENDS: True})
 
 
 def test_frames_of_libraries_are_passed_over() -> None:

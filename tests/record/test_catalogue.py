@@ -11,8 +11,8 @@ import pytest
 from dask.array import chunk
 from dask.utils import methodcaller
 
-from gpusched.graph.cupycalls import moves_elements
-from gpusched.graph.known import computes, known, pieces
+from gpusched.graph.functions.known import computes, known, pieces
+from gpusched.graph.placement.cupycalls import moves_elements
 from gpusched.record.catalogue import IMPLIED, METHODS, NAMES, TRAITS, has, own
 from gpusched.record.recorded import one_of
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph.moments import moment_agg, moment_chunk, moment_combine
+from gpusched.graph.functions.moments import moment_agg, moment_chunk, moment_combine
 from gpusched.record.moments import Moments, joined, moments
 from tests.plan.tiled import put_some, tiles_of
 from tests.record.recording import BACKENDS, record

@@ -26,8 +26,8 @@ from distributed.worker_state_machine import (
 
 from gpusched import config
 from gpusched.adapters.tasks import Alias
-from gpusched.graph.decisions import UNKNOWN
-from gpusched.graph.fitting import DECLARED, DoesNotFitError, Needed
+from gpusched.graph.passes.fitting import DECLARED, DoesNotFitError, Needed
+from gpusched.graph.running.decisions import UNKNOWN
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
 from gpusched.workers.memory.high_water import Resident

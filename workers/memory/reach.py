@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from dask.typing import Key
 from distributed.worker_state_machine import TaskState
 
-from gpusched.graph.fitting import MARGIN, for_tasks, survived
+from gpusched.graph.passes.fitting import MARGIN, for_tasks, survived
 from gpusched.workers.memory.high_water import HighWater, Resident
 from gpusched.workers.onstream import OnStream
 from gpusched.workers.pool.host import HostPool

@@ -25,7 +25,7 @@ from dask.utils import Dispatch
 
 from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
 from gpusched.graph.frontends.adapter import INSIDE, REWRITTEN, TOGETHER
-from gpusched.graph.partials import COMPOSED, CURRIED
+from gpusched.graph.functions.partials import COMPOSED, CURRIED
 from gpusched.record.bytecode import codes, instructions, looked_up
 
 _FRONT_ENDS = "dask_array.", "dask.array._array_expr."

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
-from gpusched.graph import known  # noqa: F401  which imports all that fills HANDLERS
+from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
 from gpusched.graph.safety.kinds import (
     SCALARS,
     Items,

@@ -13,9 +13,9 @@ import numpy as np
 from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.known import known
-from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
-from gpusched.graph.partials import applied, bare, name_of
+from gpusched.graph.functions.known import known
+from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
+from gpusched.graph.functions.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,

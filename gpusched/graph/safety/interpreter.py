@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpusched.breaks import GraphBreak
-from gpusched.graph.libraries import FUNCTIONS, package
+from gpusched.graph.functions.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, closures, invocations, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE, State, loaded

@@ -21,7 +21,7 @@ import gpusched
 from gpusched import Cluster
 from gpusched.adapters.tasks import Alias
 from gpusched.cluster import fitting
-from gpusched.graph.fitting import DoesNotFitError
+from gpusched.graph.passes.fitting import DoesNotFitError
 from gpusched.store.statistics import reset_statistics, statistics
 from gpusched.workers.memory.requests import Running
 from gpusched.workers.memory.spillfiles import SpillFiles

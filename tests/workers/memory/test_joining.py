@@ -14,7 +14,7 @@ from dask.typing import Key
 from distributed import Client, Event, wait
 
 from gpusched.adapters.tasks import List, Task, TaskRef
-from gpusched.graph.batch import part
+from gpusched.graph.running.batch import part
 from gpusched.workers.device.host import HostDevice
 from gpusched.workers.memory.requests import Running
 from gpusched.workers.memory.spillfiles import SpillFiles

@@ -1,0 +1,81 @@
+"""Which packages are libraries, for each question that is asked of a function's package."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+_TABLE = """
+builtins           objects kept timed
+_operator          objects kept timed
+cupy               functions objects
+cytoolz            objects
+dask               functions objects kept
+dask.array         pure timed
+dask.utils         pure timed
+distributed        functions objects
+functools          objects
+gpusched           objects kept pure
+gpusched.backends  timed
+gpusched.emit      timed
+gpusched.plan      timed
+gpusched.record    timed
+numpy              functions objects kept timed
+operator           objects kept timed
+scipy              objects
+toolz              objects
+xarray             functions objects
+"""
+"""Packages, and modules for what `is_in` is asked, with the questions that are answered by yes."""
+
+
+def _of(word: str) -> frozenset[str]:
+    rows = [line.split() for line in _TABLE.strip().splitlines()]
+    return frozenset(name for name, *words in rows if word in words)
+
+
+FUNCTIONS = _of("functions")
+"""Their Python functions are recorded only if `gpusched.graph.functions.known` lists them: they are
+not the user's to change, and are not gone through."""
+OBJECTS = _of("objects")
+"""So are their objects that can be called."""
+KEPT = _of("kept")
+"""Their functions hold no arrays, and processes find them by their names."""
+TIMED = _of("timed")
+"""Their functions take a time that depends on the size of their chunks only."""
+PURE = _of("pure")
+"""Their functions leave chunks as they are; of NumPy's, the catalogue says which do."""
+
+
+def package(value: Any) -> str:
+    """Return the package of a function, or of a kind of objects; empty where it has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.functions.libraries import package
+    >>> package(np.linalg.norm)
+    'numpy'
+    """
+    return str(getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def is_in(function: Any, modules: Iterable[str]) -> bool:
+    """Return whether a function is of one of some modules, or of a module below one of them."""
+    module = f"{getattr(function, '__module__', '')}."
+    return any(module.startswith(f"{name}.") for name in modules)
+
+
+def is_numpys(ufunc: np.ufunc) -> bool:
+    """Return whether a ufunc is NumPy's own: those that `numpy.frompyfunc` makes are the user's."""
+    return getattr(np, ufunc.__name__, None) is ufunc
+
+
+def found_by_name(function: Any) -> bool:
+    """Return whether a function is what its name stands for in a library, in every process."""
+    module = sys.modules.get(str(getattr(function, "__module__", None) or ""))
+    found = getattr(module, getattr(function, "__qualname__", ""), None)
+    return found is function and package(function) in KEPT

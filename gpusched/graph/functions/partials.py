@@ -1,0 +1,238 @@
+"""Functions that are made of others, as the calls that they come to, and those that they hold."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import BuiltinMethodType
+from typing import Any
+
+import numpy as np
+import tlz  # type: ignore[import-untyped]
+import toolz  # type: ignore[import-untyped]
+from dask.utils import methodcaller
+
+from gpusched.adapters.arrays import broadcast_trick
+from gpusched.record.catalogue import has
+
+CURRIED: Any = tlz.curry | toolz.curry
+"""tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
+
+COMPOSED: Any = tlz.functoolz.Compose | toolz.functoolz.Compose
+"""What `tlz.compose` and `toolz.compose` make."""
+
+_PLACEHOLDER = getattr(functools, "Placeholder", None)
+"""Since Python 3.14, an argument of a partial application that the call gives."""
+
+
+def applied(
+    function: Any, args: Iterable[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return what is called in the end, and with what, by a call of partial applications.
+
+    Objects of classes derived from `functools.partial` are not taken apart: they may do something
+    else when they are called.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.functions.partials import applied
+    >>> applied(partial(partial(max, 1), 2, key=abs), (3,), {"key": None}) == (
+    ...     max, (1, 2, 3), {"key": None})
+    True
+    """
+    args, kwargs = tuple(args), dict(kwargs)
+    while type(function) is partial and not _waits(function):
+        args = (*function.args, *args)
+        kwargs = {**function.keywords, **kwargs}
+        function = function.func
+    return function, args, kwargs
+
+
+def bare(function: Any) -> Any:
+    """Return what a `functools.partial` calls in the end.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.functions.partials import bare
+    >>> bare(partial(partial(max, 1), 2)) is max
+    True
+    """
+    while type(function) is partial:
+        function = function.func
+    return function
+
+
+def parts(function: Any) -> Iterable[Any]:
+    """Yield the functions that partial applications and compositions call in the end.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from gpusched.graph.functions.partials import parts
+    >>> list(parts(partial(np.sum, axis=0))) == [np.sum]
+    True
+    """
+    if isinstance(function, COMPOSED):
+        for part in (function.first, *function.funcs):
+            yield from parts(part)
+    elif isinstance(function, partial | CURRIED):
+        for part in (function.func, *filter(callable, function.args)):
+            yield from parts(part)
+    else:
+        yield function
+
+
+def ufunc_of(method: Any) -> np.ufunc | None:
+    """Return the ufunc that a function is a method of, such as `numpy.add.reduce`; None for others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.functions.partials import ufunc_of
+    >>> ufunc_of(np.maximum.accumulate), ufunc_of(np.maximum)
+    (<ufunc 'maximum'>, None)
+    """
+    owner = method.__self__ if type(method) is BuiltinMethodType else None
+    return owner if isinstance(owner, np.ufunc) else None
+
+
+def callables(structure: Any) -> Iterable[Any]:
+    """Yield the functions among arguments, which what is called may call."""
+    if type(structure) in (tuple, list):
+        for item in structure:
+            yield from callables(item)
+    elif type(structure) is dict:
+        yield from callables(tuple(structure.values()))
+    elif callable(structure) and not isinstance(structure, type):
+        yield structure
+
+
+def slow_part(function: Any) -> str | None:
+    """Return the name of a part of `function` that is not known to be quick, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.functions.partials import slow_part
+    >>> slow_part(np.sort), slow_part(np.sum)
+    ('sort', None)
+    """
+    return next((name_of(part) for part in parts(function) if not has(bare(part), "quick")), None)
+
+
+def name_of(function: Any) -> str:
+    """Return a function's name, for people; that of what a wrapper such as a partial calls.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.functions.partials import name_of
+    >>> name_of(partial(partial(max, 1), 2))
+    'max'
+    """
+    function = bare(function)
+    if type(function) is methodcaller:
+        return str(function.method)
+    function = getattr(function, "func", function)
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+class Guard:
+    """Notices that partial applications were changed after they had been taken apart.
+
+    Parameters
+    ----------
+    functions
+        The partial applications.
+
+    Notes
+    -----
+    Goes with each task that was made of partial applications, since those that are equal share a
+    program. Messages carry them only if one was changed before they were written.
+    """
+
+    __slots__ = ("_found", "functions")
+
+    def __init__(self, functions: tuple[Any, ...]) -> None:
+        self.functions = functions
+        self._found: tuple[Any, ...] | None = tuple(
+            level for function in functions for level in _levels(function)
+        )
+
+    def holds(self) -> bool:
+        """Return whether they are what they were.
+
+        Examples
+        --------
+        >>> from functools import partial
+        >>> from gpusched.graph.functions.partials import Guard
+        >>> function = partial(int, base=2)
+        >>> guard = Guard((function,))
+        >>> guard.holds(), function.keywords.update(base=8), guard.holds()
+        (True, None, False)
+        """
+        if self._found is None:
+            return False
+        for level, func, args, names in self._found:
+            if (
+                level.func is not func
+                or level.args is not args
+                or len(level.keywords) != len(names)
+            ):
+                return False
+            if not all([level.keywords.get(name, _MISSING) is value for name, value in names]):
+                return False
+        return True
+
+    def __reduce__(self) -> Any:
+        return (_received, ()) if self.holds() else (_received, (self.functions,))
+
+    def __dask_tokenize__(self) -> Any:
+        return "gpusched.Guard", self.holds() or self.functions
+
+
+_MISSING = object()
+
+
+def _levels(function: Any) -> Iterator[tuple[Any, ...]]:
+    while type(function) is partial:
+        yield function, function.func, function.args, tuple(function.keywords.items())
+        function = function.func
+
+
+def _received(changed: tuple[Any, ...] = ()) -> Guard:
+    guard = Guard(changed)
+    guard._found = None if changed else ()
+    return guard
+
+
+def _waits(function: partial[Any]) -> bool:
+    """Return whether the call gives one of the arguments before the last."""
+    return any(map(is_open, function.args))
+
+
+def is_open(argument: Any) -> bool:
+    """Return whether an argument of a partial application is a place that its call is to fill."""
+    return _PLACEHOLDER is not None and argument is _PLACEHOLDER
+
+
+_SHOWN = next(iter(parts(broadcast_trick)))
+"""What `ones`, `zeros` and `full` make their chunks with."""
+
+
+def shows_one_element(function: Any) -> bool:
+    """Return whether a function makes chunks of one element, which all others show, as `ones` does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from gpusched.graph.functions.partials import shows_one_element
+    >>> x = da.ones(3)
+    >>> shows_one_element(x.dask[x.name, 0].func), shows_one_element(np.ones)
+    (True, False)
+    """
+    return any(part is _SHOWN for part in parts(function))

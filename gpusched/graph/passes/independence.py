@@ -1,0 +1,216 @@
+"""Whether a task computes each position along some axes of its chunks from that position alone.
+
+Such a task gives for a whole chunk what it gives for the pieces of the chunk, put together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from dask.array import chunk, reductions
+from dask.array.core import concatenate_shaped
+from numpy.lib.stride_tricks import sliding_window_view
+from toolz.functoolz import Compose  # type: ignore[import-untyped]
+
+from gpusched.adapters.arrays import concatenate2, enforce_dtype
+from gpusched.adapters.tasks import Task
+from gpusched.dataclass import dataclass
+from gpusched.graph.functions.known import is_elementwise_call
+from gpusched.graph.functions.partials import applied
+from gpusched.graph.subgraph import evaluate
+from gpusched.record.catalogue import has
+
+NUMBERS = (bool, int, float, complex, np.generic, type(None))
+"""Types of operands that are the same for all elements."""
+
+
+@dataclass(frozen=True)
+class Divided:
+    """An array that is a piece, of a larger one or of what could be one."""
+
+    ndim: int
+    """How many axes it has."""
+    axes: tuple[int, ...]
+    """Those along which it is a piece, in the order of the pieces' grid."""
+
+
+class DependentError(Exception):
+    """A call that does not compute each position alone, or is not known to."""
+
+
+def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
+    """Return what a task returns, and each of those fused to it, if positions are independent.
+
+    Parameters
+    ----------
+    task
+        The task.
+    given
+        Its operands by key; none is the same for all pieces.
+
+    Returns
+    -------
+    dict or None
+        By key of the task and of those inside, what it returns; None if one of them may compute a
+        position from others.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.passes.independence import Divided, results
+    >>> halves = Task("y", operator.truediv, TaskRef("x"), 2)
+    >>> results(halves, {"x": Divided(2, (1,))})
+    {'y': Divided(ndim=2, axes=(1,))}
+    >>> totals = Task("y", np.sum, TaskRef("x"), axis=(1,), keepdims=True)
+    >>> results(totals, {"x": Divided(2, (1,))}) is None
+    True
+    """
+    found: dict[Any, Any] = {}
+
+    def call(called: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+        return _called(called.func, args, kwargs)
+
+    if not task.dependencies <= given.keys():
+        return None
+    try:
+        evaluate(task, given, call, made=found)
+    except DependentError:
+        return None
+    return found
+
+
+def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return what a call returns."""
+    if type(function) is Compose:
+        found = _called(function.first, args, kwargs)
+        for each in function.funcs:
+            found = _called(each, [found], {})
+        return found
+    function, given, kwargs = applied(function, args, kwargs)
+    if function is enforce_dtype:
+        inner, dtype = kwargs.pop("enforce_dtype_function"), kwargs.pop("enforce_dtype")
+        return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
+    if is_elementwise_call(function, len(given)):
+        return _elementwise(list(given), kwargs)
+    rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
+    if rule is None:
+        rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
+    if rule is None:
+        raise DependentError
+    try:
+        bound = signature(rule).bind(*given, **kwargs)
+    except TypeError as error:  # The call has other arguments than the rule knows.
+        raise DependentError from error
+    return rule(*bound.args, **bound.kwargs)
+
+
+def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
+    arrays = {each for each in args if type(each) is Divided}
+    rest = [each for each in args if type(each) is not Divided]
+    same = all(isinstance(each, NUMBERS) or _is_number(each) for each in rest)
+    if kwargs or len(arrays) != 1 or not same:
+        raise DependentError
+    return arrays.pop()
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is np.ndarray and value.ndim == 0
+
+
+def _converted(x: Any, *, astype_dtype: Any) -> Divided:
+    """Return what is of another dtype, or of the same."""
+    # A dtype of subarrays would make further axes.
+    if type(x) is not Divided or getattr(astype_dtype, "subdtype", astype_dtype) is not None:
+        raise DependentError
+    return x
+
+
+def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None,
+             order: int = 2, ddof: Any = 0) -> Divided:  # fmt: skip
+    """Return what a step of one of dask's reductions returns, along other axes than the pieces'.
+
+    What it returns may be several arrays of the same shape.
+    """
+    axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    if type(x) is not Divided or type(keepdims) is not bool or not _are_others(axes, x):
+        raise DependentError
+    if keepdims:
+        return x
+    before = [sum(each < axis for each in axes) for axis in x.axes]
+    left = tuple(axis - count for axis, count in zip(x.axes, before, strict=True))
+    return Divided(x.ndim - len(axes), left)
+
+
+def _aggregated(pairs: Any, *, axis: Any = None, **kwargs: Any) -> Divided:
+    """Return what the last step returns of the results of one chunk."""
+    return _reduced(_joined(pairs, axis), axis=axis, **kwargs)
+
+
+def _are_others(axes: Sequence[Any], x: Divided) -> bool:
+    """Return whether axes are known, and none of those along which an array is a piece."""
+    known = all(type(each) is int and 0 <= each < x.ndim for each in axes)
+    return known and set(axes).isdisjoint(x.axes)
+
+
+def _windows(x: Any, window_shape: Any, axis: Any = None) -> Divided:
+    axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    if type(x) is not Divided or not _are_others(axes, x):
+        raise DependentError
+    return Divided(x.ndim + len(axes), x.axes)
+
+
+def _joined(arrays: Any, axes: Any = None) -> Divided:
+    """Return what `dask.array.core._concatenate2` returns of one array: the array."""
+    depth = 0
+    while isinstance(arrays, list | tuple) and len(arrays) == 1:
+        (arrays,) = arrays
+        depth += 1
+    # Of deeper lists, NumPy would make further axes.
+    deep = depth == (len(axes) if isinstance(axes, list | tuple) else 1)
+    if type(arrays) is not Divided or (depth and not deep):
+        raise DependentError
+    return arrays
+
+
+def _shaped(arrays: Any, shape: Any) -> Divided:
+    """Return arrays joined along other axes than those of the pieces."""
+    array = arrays[0] if isinstance(arrays, list) and arrays else None
+    if type(array) is not Divided or any(each != array for each in arrays):
+        raise DependentError
+    # Of a longer shape, dask would make further axes.
+    shape = shape if isinstance(shape, list | tuple) else ()
+    if len(shape) != array.ndim or math.prod(shape) != len(arrays):
+        raise DependentError
+    if any(shape[axis] != 1 for axis in array.axes):
+        raise DependentError
+    return array
+
+
+def _picked(x: Any, index: Any) -> Divided:
+    """Return a piece along other axes than those along which the array is a piece."""
+    if type(x) is not Divided or type(index) is not tuple or len(index) > x.ndim:
+        raise DependentError
+    slices = all(type(each) is slice for each in index)
+    whole = all(axis >= len(index) or index[axis] == slice(None) for axis in x.axes)
+    if not slices or not whole:
+        raise DependentError
+    return x
+
+
+_TRAITS: dict[str, Callable[..., Divided]] = {"picks": _picked, "first": _reduced}
+"""What functions with a trait return."""
+
+_FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
+    (chunk.astype, _converted),
+    (concatenate2, _joined),
+    (concatenate_shaped, _shaped),
+    (reductions.mean_agg, _aggregated),
+    (reductions.moment_agg, _aggregated),
+    (sliding_window_view, _windows),
+)
+"""What some functions return, which need not be hashable."""

@@ -1,0 +1,339 @@
+"""Reductions of the pieces of chunks -> of the chunks, where these can stay whole.
+
+dask cuts chunks into pieces to make them fit others, and reduces each piece along the axis along
+which it was cut. Its steps after the first one take however many results there are, so the pieces
+may as well be joined again before they are reduced: then nothing needs them apart, and
+`gpusched.graph.passes.unsplitting` leaves the chunk whole. How much days differ from the means of
+their months was 440 tasks, and is 25.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dask.array.core import concatenate3
+
+from gpusched.adapters.arrays import take
+from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
+from gpusched.dataclass import dataclass
+from gpusched.graph.functions.partials import bare
+from gpusched.graph.passes.families import grid_of
+from gpusched.graph.passes.reductionsteps import Step, is_step, step_of, steps_after
+from gpusched.graph.passes.table import Table, block_of, key_of
+from gpusched.graph.passes.unsplitting import piece_of, unsplit
+from gpusched.graph.subgraph import depth_first, last_task, layer_of, references
+
+MOST = 32
+"""Results of whole chunks that one task joins at most: of more, dask's own tree would be lost."""
+
+
+def whole_chunks(table: Table) -> Table:
+    """Return a graph in which chunks stay whole that are computed with in pieces, or reduced so.
+
+    Parameters
+    ----------
+    table
+        The graph.
+
+    Notes
+    -----
+    A reduction has the same terms then, joined in another order, as where dask had not cut the
+    chunks. Where a chunk cannot stay whole, nothing is done: no pieces are joined.
+    """
+    reduces = any(steps_after(last_task(node)) for node in table.tasks.values())
+    found = _Joining(table).run() if reduces else None
+    if found is not None:
+        joined, keys = found
+        attempt = replace(joined, apart=Counter())
+        whole = _without_joins(unsplit(attempt), keys)
+        if whole is not None:
+            table.apart.update(attempt.apart)
+            return replace(whole, apart=table.apart)
+    return unsplit(table)
+
+
+def _without_joins(table: Table, keys: list[Any]) -> Table | None:
+    """Return a graph without joins of one chunk; None if one of some joins has several pieces."""
+    names: dict[Any, Any] = {}
+    for key in keys:
+        needed = table.tasks[key].dependencies
+        if len(needed) > 1:
+            return None
+        (names[key],) = needed
+    result = {}
+    for key, node in table.tasks.items():
+        if key not in names:
+            used = {k: names[k] for k in node.dependencies if k in names}
+            result[key] = node.substitute(used) if used else node
+    return replace(table, tasks=result)
+
+
+class _Piece(NamedTuple):
+    """Where a piece is in its chunk, which is cut along one axis."""
+
+    source: Any
+    """Key of the chunk."""
+    axis: int
+    number: int
+    pieces: int
+    """How many pieces there are."""
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """The first step of a reduction, of a piece of a chunk."""
+
+    piece: _Piece
+    inner: Mapping[Any, Any]
+    """What is done with the piece, by key."""
+    first: Task
+
+
+class _Joining:
+    """Joins pieces before they are reduced, which are parts of one tree of results each."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table = replace(table, tasks=_parted(table))
+        self._tasks = table.tasks
+        self._wanted = {*table.wanted, *table.items}
+        self._steps: dict[Any, Step] = {}
+        """By task that does nothing else: how it joins results."""
+        self._result: dict[Any, Any] = {}
+        self._joins: list[Any] = []
+
+    def run(self) -> tuple[Table, list[Any]] | None:
+        """Return the graph, and the keys of what joins pieces; None if nothing is to be joined."""
+        cuts = self._cuts()
+        if not cuts:
+            return None
+        leaves = {}
+        for key, node in self._tasks.items():
+            leaf = self._leaf(key, node, cuts)
+            if leaf is not None:
+                leaves[key] = leaf
+        if not leaves:
+            return None
+        self._result = dict(self._tasks)
+        for root in self._roots(leaves):
+            self._change(root, leaves)
+        return (replace(self._table, tasks=self._result), self._joins) if self._joins else None
+
+    def _cuts(self) -> dict[Any, _Piece]:
+        """Return the pieces of chunks that are cut along one axis each, into nothing but these."""
+        groups: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
+        for key, node in self._tasks.items():
+            if type(node) is Task and len(node.dependencies) == 1 and key not in self._wanted:
+                index = piece_of(node)
+                if index is not None:
+                    (source,) = node.dependencies
+                    groups[source, layer_of(key), len(index)][key] = index
+        found = {}
+        for (source, _, ndim), group in groups.items():
+            if getattr(self._tasks.get(source), "func", None) is take:
+                continue  # A piece of what is taken of a chunk is taken of it as well.
+            grid = grid_of(group, ndim)
+            if grid is not None and len(grid[0]) == 1:
+                (axis,) = grid[0]
+                for (number,), key in grid[2].items():
+                    along = group[key][axis]
+                    found[key] = _Piece(source, axis, number, len(group), along.start, along.stop)
+        return found
+
+    def _leaf(self, key: Any, node: Any, cuts: Mapping[Any, Any]) -> _Leaf | None:
+        given = [k for k in getattr(node, "dependencies", ()) if k in cuts]
+        last = last_task(node) if given else None
+        if last is None or not steps_after(last) or not self._may_go(key, node):
+            return None
+        pieces = [cuts[k] for k in given]
+        flat = self._table.inside(node)
+        if flat is None or len({each[1:] for each in pieces}) > 1:
+            return None
+        first, piece = flat[0][flat[1]], min(pieces, key=lambda each: str(each.source))
+        if piece.axis not in first.kwargs["axis"] or len(flat[0]) < 2:
+            return None
+        return _Leaf(piece, flat[0], first)
+
+    def _may_go(self, key: Any, node: Any) -> bool:
+        alone = self._table.users[key] == 1 and key not in self._wanted
+        return alone and self._table.why_fixed(node) is None
+
+    # Trees of results ---------------------------------------------------------------------------
+
+    def _roots(self, leaves: Mapping[Any, _Leaf]) -> list[tuple[Any, Any, list[Any], list[Any]]]:
+        """Return tasks that join all results of leaves: their keys, what in them does, the leaves.
+
+        With them come the keys of the tasks between.
+        """
+        tops: dict[Any, tuple[Any, Step]] = {}
+        below: set[Any] = set()
+        for key, node in self._tasks.items():
+            found = self._step(node)
+            if found is not None:
+                tops[key] = found
+                if found[0] == key and self._may_go(key, node) and found[1].keepdims:
+                    self._steps[key] = found[1]
+        for _, step in tops.values():
+            below |= self._steps.keys() & set(step.items)
+        roots = []
+        for key, (inside, step) in tops.items():
+            if key in below:
+                continue
+            under, between, waiting = [], [], list(step.items)
+            while waiting:
+                item = waiting.pop(0)
+                if item in self._steps and self._steps[item].axes == step.axes:
+                    between.append(item)
+                    waiting += self._steps[item].items
+                else:
+                    under.append(item)
+            if all(item in leaves for item in under) and len(set(under)) == len(under):
+                functions = [step.function, *(self._steps[k].function for k in between)]
+                after = steps_after(leaves[under[0]].first)
+                known = all(any(f is each for each in after) for f in functions)
+                same = {(leaves[k].first.kwargs["axis"], bare(leaves[k].first.func)) for k in under}
+                if known and same == {(step.axes, bare(leaves[under[0]].first.func))}:
+                    roots.append((key, inside, under, between))
+        return roots
+
+    def _step(self, node: Any) -> tuple[Any, Step] | None:
+        """Return the key of what in a task joins results, and how; None if nothing does."""
+        if type(node) is not Task:
+            return None
+        if node.func is not execute_subgraph:
+            step = step_of(node) if is_step(node) else None
+            return None if step is None else (node.key, step)
+        if not any(map(is_step, node.args[0].values())):
+            return None
+        flat = self._table.inside(node)
+        if flat is None:
+            return None
+        found = [(k, step_of(each)) for k, each in flat[0].items() if is_step(each)]
+        key, step = found[0] if len(found) == 1 else (None, None)
+        return None if step is None else (None if key == node.key else key, step)
+
+    def _change(self, root: tuple[Any, Any, list[Any], list[Any]],
+                leaves: Mapping[Any, _Leaf]) -> None:  # fmt: skip
+        """Join the pieces of each chunk before they are reduced, if there are several each."""
+        key, inside, under, between = root
+        groups: defaultdict[Any, dict[int, Any]] = defaultdict(dict)
+        for name in under:
+            piece = leaves[name].piece
+            others = tuple(b for k, b in enumerate(block_of(name)) if k != piece.axis)
+            groups[piece.source, piece.axis, piece.pieces, others][piece.number] = name
+        if sum(map(len, groups.values())) < len(under) or len(groups) > MOST:
+            return  # Some are of the same piece.
+        if any(len(each) < count for (_, _, count, _), each in groups.items()):
+            return
+        made: list[Any] = []
+        for group in groups.values():
+            joined = self._joined([group[number] for number in sorted(group)], leaves)
+            if joined is None:
+                return
+            made.append(joined)
+        for name in (*under, *between):
+            del self._result[name]
+        for nodes in made:
+            self._result.update((node.key, node) for node in nodes)
+            self._joins.append(nodes[-2].key)
+        flat = self._table.inside(self._tasks[key])
+        assert flat is not None
+        inside = key if inside is None else inside
+        inner = dict(flat[0])
+        row: Any = List(*(TaskRef(nodes[-1].key) for nodes in made))
+        step = inner[inside]
+        for _ in leaves[under[0]].first.kwargs["axis"][1:]:
+            row = List(row)
+        inner[inside] = Task(inside, step.func, row, **step.kwargs)
+        whole = list(inner.values())
+        self._result[key] = Task.fuse(*whole, key=key) if len(whole) > 1 else whole[0]
+
+    def _joined(self, names: list[Any], leaves: Mapping[Any, _Leaf]) -> list[Any] | None:
+        """Return what computes with some pieces, joins them, and reduces them, in that order."""
+        nodes: list[Any] = []
+        sizes, lengths = self._table.sizes, []
+        told: tuple[int, tuple[int, ...]] | None = None
+        for name in names:
+            leaf = leaves[name]
+            (before,) = leaf.first.dependencies
+            key = (layer_of(before), *block_of(name))
+            told = sizes.lengths({}, key)
+            if key in self._tasks or told is None or leaf.first.key != name:
+                return None
+            # In the same order for all, whatever dask has fused: they are alike.
+            order = _computed_from(before, leaf.inner)
+            inner = [leaf.inner[k] for k in order]
+            if len(inner) == 1:
+                nodes.append(inner[0].substitute({}, key=key))
+            else:
+                nodes.append(Task.fuse(*inner, key=key))
+            lengths.append(leaf.piece.stop - leaf.piece.start)
+        assert told is not None
+        first, axis, ndim = leaves[names[0]], leaves[names[0]].piece.axis, len(told[1])
+        block = block_of(names[0])
+        if len(block) != ndim:
+            return None
+        chunks: Any = [TaskRef(node.key) for node in nodes]
+        for _ in range(ndim - 1 - axis):
+            chunks = [List(each) for each in chunks]
+        chunks = List(*chunks)
+        for _ in range(axis):
+            chunks = List(chunks)
+        (before,) = first.first.dependencies
+        content = layer_of(names[0]), lengths, [block_of(name) for name in names]
+        join = key_of("joined", before, content, block)
+        whole = key_of("whole", names[0], content, block)
+        shape = tuple(sum(lengths) if k == axis else n for k, n in enumerate(told[1]))
+        sizes.add(whole[0], told[0], shape)
+        sizes.add(join[0], told[0], shape)
+        step = first.first.substitute({before: join}, key=whole)
+        return [*nodes, Task(join, concatenate3, chunks), step]
+
+
+def _parted(table: Table) -> dict[Any, Any]:
+    """Return a graph in which steps of reductions are not fused with those before, nor with cuts.
+
+    dask fuses the last steps where a number of chunks is left over, and all that is done with a
+    piece where nothing else is computed with.
+    """
+    found = {}
+    for key, node in table.tasks.items():
+        if (
+            type(node) is not Task
+            or node.func is not execute_subgraph
+            or not (steps_after(last_task(node)) or any(map(is_step, node.args[0].values())))
+            or (flat := table.inside(node)) is None
+        ):
+            found[key] = node
+            continue
+        inner, last = flat
+        ends = [
+            k for k, each in inner.items() if k != last and (is_step(each) or steps_after(each))
+        ]
+        if ends or steps_after(inner[last]):
+            ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
+        for end in (*ends, last):
+            group = _computed_from(end, inner, set(ends) - {end})
+            nodes = [inner[k] for k in group]
+            found[end] = Task.fuse(*nodes, key=end) if len(nodes) > 1 else nodes[0]
+    return found
+
+
+def _computed_from(key: Any, inner: Mapping[Any, Any], beyond: Collection[Any] = ()) -> list[Any]:
+    """Return the keys of a task and of those before it, operands first, but for some and theirs."""
+
+    def operands(name: Any) -> list[Any]:
+        return [k for k in references(inner[name]) if k in inner and k not in beyond]
+
+    return depth_first([key], operands)
+
+
+def _cuts(node: Any, inner: Mapping[Any, Any]) -> bool:
+    """Return whether a task cuts a piece off a chunk, rather than off what is computed beside."""
+    if type(node) is not Task or len(node.dependencies) != 1:
+        return False
+    return node.dependencies.isdisjoint(inner) and piece_of(node) is not None

@@ -1,0 +1,531 @@
+"""Pieces of large chunks, all computed with alike -> the chunks, computed with as they were.
+
+dask cuts chunks into pieces to make their results fit each other (`unify_chunks`), or for fear of
+what a function makes of them (`sliding_window_view`), and each piece goes a way of its own to the
+result, three or four tasks long. Where all pieces of a chunk go the same way, and what is computed
+of each position comes from that position alone (`gpusched.graph.passes.independence`), the chunk
+may as well go it: a rolling mean of 10 chunks was 1,408 tasks, and is 59. What pieces are computed
+with may be taken of another chunk, position by position (`gpusched.graph.passes.taking`), such as
+the means of the days' months: days without them were 1,730 tasks, and are 25.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from dask.array.core import concatenate3
+
+from gpusched.adapters.tasks import (
+    DataNode,
+    Task,
+    TaskRef,
+    execute_subgraph,
+)
+from gpusched.breaks import GraphBreak
+from gpusched.graph.passes.cutting import cuts_of
+from gpusched.graph.passes.families import Family, Place, coarse, grid_of, leaves, nested
+from gpusched.graph.passes.grouping import limits
+from gpusched.graph.passes.independence import Divided, results
+from gpusched.graph.passes.joins import joined, with_chunks
+from gpusched.graph.passes.sized import Sized
+from gpusched.graph.passes.table import Table
+from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
+from gpusched.graph.programs.templates import Signatures
+from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of
+from gpusched.roles import threads
+
+Grid = Mapping[Place, Family]
+"""The whole chunks of an array, by their places."""
+
+Joins = Mapping[Any, Sequence[tuple[Any, Grid | None]]]
+"""By task, the arrays whose chunks it joins: nested lists of these, and the grid of whole chunks
+that they are pieces of; None for one that stays as it is."""
+
+FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
+UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
+SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
+DEPENDENT = GraphBreak.IN_PIECES("a function that may compute an element from others")
+NEEDED = GraphBreak.IN_PIECES("a task that needs the results in pieces")
+LARGE = GraphBreak.LARGE("whole results larger than any chunk of the graph")
+
+
+def unsplit(table: Table) -> Table:
+    """Return a graph in which chunks stay whole that would be computed with in pieces, all alike.
+
+    Parameters
+    ----------
+    table
+        The graph.
+
+    Notes
+    -----
+    Nothing becomes larger than the graph's largest chunk, and there are as many whole chunks as
+    threads at least, unless the pieces are tiny. Each task and each edge is looked at a constant
+    number of times.
+
+    There is no cycle among whole chunks. A member needs members of other families at its own place
+    only, and these are of lower levels. What else needs members needs all of a family's, or nothing
+    becomes whole: it joins them. So where a join needs a whole chunk, and that another chunk, some
+    member was computed with this one, and the join needed it before, too. A cycle has a join in it,
+    since only joins lead from families to other chunks, and would have been one before.
+
+    Where members take of several chunks of one array, what is used of these is joined first: no
+    more than what all of them take together, which is looked at as any whole.
+    """
+    return _Unsplitting(table).run()
+
+
+class _Unsplitting:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._tasks = table.tasks
+        self._wanted = set(table.wanted)
+        self._places: dict[Any, tuple[Family, Place]] = {}
+        self._families: list[Family] = []
+        self._takes_of: dict[Any, Taken | None] = {}
+        self._others_take: dict[Any, Taken | None] = {}
+        """What tasks take that those may cut which take of them."""
+        self._taking: dict[Any, tuple[Any, ...]] = {}
+        """By task: the keys of those that take what it is computed with, in the order of use."""
+        self._taken: dict[tuple[Any, ...], Family] = {}
+        """By the keys of their members: families that take of a chunk."""
+        self._signatures = Signatures()
+        self._sized = Sized(self._tasks)
+
+    def run(self) -> Table:
+        self._find_cuts()
+        if self._may_have_others():
+            self._find_others()
+        whole = [f for f in self._families if f.cut is None]
+        if not whole:
+            return self._table
+        joins = self._judge()
+        found = len(whole)
+        whole = [family for family in whole if family.able]
+        if len(whole) < found:
+            self._table.note("unsplit", NEEDED, found - len(whole))
+        given = list(dict.fromkeys(o for f in whole for o in f.operands if o.given))
+        sources = {f.cut[0] for f in given if f.cut is not None}
+        if not whole:
+            return self._table
+        if self._are_few(whole, len(sources)):
+            self._table.note("unsplit", FEW)
+            return self._table
+        return self._rewritten(given, whole, joins)
+
+    def _are_few(self, families: Sequence[Family], sources: int) -> bool:
+        """Return whether whole chunks leave more to idle threads than tasks of pieces cost.
+
+        While a task starts, a thread would do the work of as many bytes as tiny chunks have. So N
+        pieces of b bytes cost N (b / threads + tiny), and whole chunks of them N b / sources.
+        """
+        if sources >= threads():
+            return False
+        nbytes = [self._largest(family) for family in families]
+        tasks = sum(len(family.members) for family in families)
+        idle = 1 / sources - 1 / threads() if sources else math.inf
+        return 0 in nbytes or sum(nbytes) * idle >= tasks * limits().chunk
+
+    # What may be whole ----------------------------------------------------------------------
+
+    def _find_cuts(self) -> None:
+        """Note the chunks that are cut into pieces of which each element is in one."""
+        found: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
+        for key, node in self._tasks.items():
+            if type(node) is Task and len(node.dependencies) == 1 and self._may_go(key, node):
+                index = piece_of(node)
+                if index is not None:
+                    (source,) = node.dependencies
+                    found[source, layer_of(key), len(index)][key] = index
+        for (source, _, ndim), group in found.items():
+            grid = grid_of(group, ndim)
+            if grid is None:
+                continue  # They are not a whole together.
+            axes, lengths, members, whole = grid
+            if self._are_inside(source, whole):
+                family = Family(members, Divided(ndim, axes), lengths, 0, (source, whole),
+                                 sources=frozenset([source]))  # fmt: skip
+                self._add(family)
+            else:
+                self._table.note("unsplit", UNKNOWN)
+
+    def _are_inside(self, source: Any, whole: tuple[slice, ...]) -> bool:
+        """Return whether pieces are of an array of NumPy's or CuPy's, and end where it does.
+
+        Of other types, an operator may be another one, such as a product of matrices, and what is
+        not an array yet is read in pieces since there is a lot of it. Pieces of a shorter chunk may
+        be broadcast where the whole would not be: chunks are as long as dask has noted.
+        """
+        lengths = self._lengths(source)
+        return (
+            lengths is not None
+            and len(lengths) == len(whole)
+            and all(each.stop <= length for each, length in zip(whole, lengths, strict=True))
+        )
+
+    def _lengths(self, chunk: Any) -> Lengths | None:
+        """Return how long a chunk is at most; None if it may be no array of NumPy's or CuPy's."""
+        node = self._tasks.get(chunk)
+        if type(node) is DataNode and type(node.value) is not np.ndarray:
+            return None
+        told = self._table.sizes.lengths(self._tasks, chunk)
+        return None if told is None else told[1]
+
+    def _may_go(self, key: Any, node: Task) -> bool:
+        sizes = self._table.sizes
+        return key not in self._wanted and not node.data_producer and not sizes.is_annotated(node)
+
+    def _add(self, family: Family) -> None:
+        self._families.append(family)
+        for place, key in family.members.items():
+            self._places[key] = family, place
+
+    def _may_have_others(self) -> bool:
+        """Return whether a task takes nothing but pieces of one place, by a scan of one place.
+
+        Not the first one: on its diagonal, a transposed grid has the same places.
+        """
+        sources = {f.cut[0] for f in self._families if f.cut is not None}
+        second = {list(f.members.values())[1] for f in self._families}
+        found = any(
+            not second.isdisjoint(node.dependencies)
+            and all(k in second or self._takes(k) for k in node.dependencies)
+            for node in self._tasks.values()
+        )
+        if found and self._are_few(self._families, len(sources)):
+            self._table.note("unsplit", FEW)
+            return False
+        return found
+
+    def _takes(self, key: Any) -> Taken | None:
+        if key not in self._takes_of:
+            node = self._tasks.get(key)
+            may = type(node) is Task and self._may_go(key, node)
+            taken = taken_by(node, self._tasks, self._lengths, self._others_take) if may else None
+            self._takes_of[key] = taken
+        return self._takes_of[key]
+
+    def _find_others(self) -> None:
+        """Note what is computed of these pieces alike, level by level."""
+        levels: dict[int, list[Any]] = defaultdict(list)
+        for key, level in _levels(self._tasks, self._places):
+            levels[level].append(key)
+        for level in sorted(levels):
+            groups: defaultdict[Any, dict[Place, Any]] = defaultdict(dict)
+            for key in levels[level]:
+                form = self._form(key)
+                if form is not None:
+                    groups[form[0]][form[1]] = key
+            for group in groups.values():
+                self._found(group, level)
+
+    def _form(self, key: Any) -> tuple[Any, Place] | None:
+        """Return what a task does with pieces, and which pieces these are; None if it cannot go."""
+        node = self._tasks[key]
+        if type(node) is not Task or not self._may_go(key, node):
+            return None
+        found = {k: self._places[k] for k in node.dependencies if k in self._places}
+        if not found:
+            return None
+        pieces = list(found.values())
+        if len(pieces) < len(node.dependencies) or len({(f.lengths, p) for f, p in pieces}) > 1:
+            # Pieces of what is taken of a chunk are taken of it as well.
+            pieces = [each for k, each in found.items() if not self._is_taken(k)] or pieces
+        family, place = pieces[0]
+        others = {
+            k for k in node.dependencies
+            if k not in found or found[k][1] != place or found[k][0].lengths != family.lengths
+        }  # fmt: skip
+        if not all(self._fits(k, family, place) for k in others):
+            return None
+        signature, inputs = self._signatures.of(node)
+        slots = tuple([
+            _told(each) if type(each) is not TaskRef
+            else self._slot(each.key) if each.key in others
+            else id(found[each.key][0])
+            for each in inputs
+        ])  # fmt: skip
+        given = dict.fromkeys(each.key for each in inputs if type(each) is TaskRef)
+        self._taking[key] = tuple(k for k in given if k in others)
+        return (signature, slots, layer_of(key)), place
+
+    def _is_taken(self, piece: Any) -> bool:
+        """Return whether a piece may be taken of a chunk, by the chunk that it is cut off."""
+        family, _ = self._places[piece]
+        return self._takes(piece if family.cut is None else family.cut[0]) is not None
+
+    def _fits(self, key: Any, family: Family, place: Place) -> bool:
+        """Return whether a task takes as many positions of a chunk as pieces of a place have."""
+        taken = self._takes(key)
+        if taken is None or len(place) != 1:
+            return False
+        return len(taken.positions) == family.lengths[0][place[0]]
+
+    def _slot(self, key: Any) -> Any:
+        """Return what a task has in common with all that take what pieces are computed with."""
+        taken = self._takes(key)
+        assert taken is not None
+        # Positions of other types may not be joined: NumPy has no integers for all of them.
+        return self._array(taken), taken.axis, taken.positions.dtype.str
+
+    def _array(self, taken: Taken) -> Any:
+        """Return what is the same for chunks that follow each other along the axis of positions.
+
+        dask has noted one dtype for them, and that they are as long along the other axes.
+        """
+        source, axis = taken.source, taken.axis
+        if type(source) is not tuple or len(source) != 1 + len(taken.lengths):
+            return source
+        node = self._tasks.get(source)
+        dtype = node.value.dtype if type(node) is DataNode else None
+        others = taken.lengths[:axis] + taken.lengths[axis + 1 :]
+        return source[: 1 + axis], source[2 + axis :], others, dtype
+
+    def _found(self, group: dict[Place, Any], level: int) -> None:
+        """Note tasks of one form, if there is one for each piece."""
+        key = next(iter(group.values()))
+        computed = self._tasks[key].dependencies - set(self._taking[key])
+        pieces, _ = self._places[next(iter(computed))]
+        if len(group) < len(pieces.members):
+            # Where a task takes pieces of several places, each group is of one.
+            if len(group) > 1:
+                self._table.note("unsplit", SOME)
+            return
+        members = {place: group[place] for place in pieces.members}
+        first = self._tasks[next(iter(members.values()))]
+        given = {
+            keys[0]: self._taken_by(keys, pieces)
+            for keys in zip(*(self._taking[key] for key in members.values()), strict=True)
+        }
+        given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
+        operands = list(dict.fromkeys(given.values()))
+        sources = frozenset().union(*(each.sources for each in operands))
+        # A chunk of length 1 is broadcast as a whole, where none or one of its pieces is.
+        if len(operands) > 1 and not self._sized(sources):
+            self._table.note("unsplit", UNKNOWN)
+            return
+        inside = results(first, {key: each.divided for key, each in given.items()})
+        divided = None if inside is None else inside.get(first.key)
+        axes = pieces.divided.axes
+        if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
+            self._table.note("unsplit", DEPENDENT)
+            return
+        family = Family(members, divided, pieces.lengths, level,
+                         operands=operands, inside=inside, sources=sources)  # fmt: skip
+        if self._largest(family) <= self._table.sizes.largest:
+            self._add(family)
+        else:
+            self._table.note("unsplit", LARGE)
+
+    def _taken_by(self, keys: tuple[Any, ...], pieces: Family) -> Family:
+        """Return the family of tasks that take what is computed with pieces, in their order."""
+        if keys not in self._taken:
+            each = [taken for taken in map(self._takes, keys) if taken is not None]
+            whole, made = united(each)
+            told = self._table.sizes.lengths(self._tasks, each[0].source)
+            if made and told is not None:
+                self._table.sizes.add(whole.source[0], told[0], whole.lengths)
+            self._taken[keys] = Family(
+                dict(zip(pieces.members, keys, strict=True)),
+                Divided(len(whole.lengths), (whole.axis,)), pieces.lengths, 0, taken=whole,
+                made=made, sources=frozenset(t.source for t in each) if made else frozenset(),
+            )  # fmt: skip
+        return self._taken[keys]
+
+    def _largest(self, family: Family) -> int:
+        """Return the bytes of the largest array that a task of a whole chunk makes, if known."""
+        taken = [each for each in family.operands if each.taken is not None]
+        wholes = [whole for each in [family, *taken] for whole in self._wholes(each)]
+        return max([itemsize * math.prod(shape) for _, itemsize, shape in wholes], default=0)
+
+    def _wholes(self, family: Family) -> list[tuple[Any, int, Place]]:
+        """Return what tasks make of pieces: keys, and bytes of an element and shapes of wholes."""
+        sizes = self._table.sizes
+        of = family.first if family.taken is None else family.taken.source
+        made = {family.first: (family.divided, sizes.lengths(self._tasks, of))}
+        made |= {key: (value, sizes.lengths({}, key)) for key, value in family.inside.items()}
+        return [
+            (key, told[0], family.whole(divided, told[1]))
+            for key, (divided, told) in made.items()
+            if told is not None and type(divided) is Divided and len(told[1]) == divided.ndim
+        ]
+
+    # What becomes whole ---------------------------------------------------------------------
+
+    def _judge(self) -> Joins:
+        """Note what cannot be whole; return what joins the results, of whole chunks."""
+        joins: dict[Any, list[tuple[Any, Grid | None]]] = {}
+        for family in self._families:
+            for other in family.operands:
+                family.link(other)
+        for key, node in self._tasks.items():
+            if key in self._places:
+                own = self._places[key][0]
+                if own.cut is None:
+                    continue
+            arrays = _chunks_of(node)
+            needed = self._needed(node, arrays)
+            if any(grid is not None for _, grid in needed):
+                grids = [grid for _, grid in needed]
+                joins[key] = list(zip(arrays, grids, strict=True))
+            for families, grid in needed:
+                for family in families:
+                    # What one task needs in pieces, all that are computed with them need so, too.
+                    family.able &= grid is not None
+                    family.link(families[0])
+        waiting = [family for family in self._families if not family.able]
+        while waiting:
+            for other in waiting.pop().linked:
+                if other.able:
+                    other.able = False
+                    waiting.append(other)
+        return joins
+
+    def _needed(self, node: Any, arrays: Sequence[Any]) -> list[tuple[list[Family], Grid | None]]:
+        """Return the families that a task needs, and the grid of their wholes if it joins that.
+
+        Each array that is joined stands for itself.
+        """
+        if not arrays:
+            return [(self._families_of(node.dependencies), None)]
+        keys = [
+            {index: key_of_argument(each) for index, each in leaves(chunks)} for chunks in arrays
+        ]
+        return [(self._families_of(each.values()), self._grid(each)) for each in keys]
+
+    def _families_of(self, keys: Iterable[Any]) -> list[Family]:
+        found = [self._places[key][0] for key in keys if key in self._places]
+        return [family for family in found if not family.given]
+
+    def _grid(self, keys: Mapping[Place, Any]) -> Grid | None:
+        """Return what an array's chunks are whole; None if that does not fit."""
+        places = {}
+        for index, key in keys.items():
+            found = self._places.get(key)
+            if found is None or found[0].given:
+                return None
+            places[index] = found
+        return coarse(places) if places else None
+
+    def _rewritten(
+        self,
+        given: Sequence[Family],
+        families: Sequence[Family],
+        joins: Joins,
+    ) -> Table:
+        """Return the graph with these families whole, and what they are given."""
+        tasks = dict(self._tasks)
+        grids = {key: [self._pieces(chunks) for chunks, _ in arrays]
+                 for key, arrays in joins.items()}  # fmt: skip
+        whole: dict[Any, Any] = {}
+        for family in [*given, *families]:
+            self._note(family)
+            if family.taken is None:
+                whole |= dict.fromkeys(family.members.values(), family.name)
+        for family in given:
+            tasks.update(family.nodes())
+        for family in families:
+            for key in family.members.values():
+                del tasks[key]
+            made = self._made(family, whole)
+            tasks[made.key] = made
+        for key, arrays in joins.items():
+            new = [chunks if grid is None else nested(grid, whole) or chunks
+                   for chunks, grid in arrays]  # fmt: skip
+            tasks[key] = with_chunks(self._tasks[key], new)
+            for (old, grid), each, pieces in zip(arrays, new, grids[key], strict=True):
+                if grid is not None and each is not old and pieces is not None:
+                    self._note_grid(pieces, grid, whole)
+        _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
+        return replace(self._table, tasks=tasks)
+
+    def _pieces(self, chunks: Any) -> tuple[int, Any] | None:
+        """Return the bytes of an element of chunks that are joined, and how long they are."""
+        keys = [key_of_argument(each) for _, each in leaves(chunks)]
+        return None if None in keys else self._table.sizes.grid(keys)
+
+    def _note_grid(self, pieces: tuple[int, Any], grid: Grid, whole: Mapping[Any, Any]) -> None:
+        """Note how long the whole chunks of an array are, by its pieces along each axis."""
+        itemsize, along = pieces
+        chunks = []
+        for axis, lengths in enumerate(along):
+            line = (grid[place] for place in sorted(grid)
+                    if not any(place[:axis] + place[axis + 1 :]))  # fmt: skip
+            left = iter(lengths)
+            chunks.append(tuple(sum(islice(left, family.count(axis))) for family in line))
+        keys = [whole[grid[place].first] for place in sorted(grid)]
+        self._table.sizes.add_grid(keys, itemsize, tuple(chunks))
+
+    def _made(self, family: Family, whole: Mapping[Any, Any]) -> Task:
+        """Return the task that does for the whole what the members do for the pieces."""
+        node = self._tasks[family.first]
+        taken = {o.first: o.name for o in family.operands if o.taken is not None}
+        names = {k: taken[k] if k in taken else whole[k] for k in node.dependencies}
+        made: Task = node.substitute(names, key=family.name)
+        return made
+
+    def _note(self, family: Family) -> None:
+        """Note the sizes of what is whole, and of the tasks inside, which keep their names."""
+        fused = not family.given and self._tasks[family.first].func is execute_subgraph
+        for key, itemsize, shape in self._wholes(family):
+            names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
+            for name in names:
+                self._table.sizes.add(name, itemsize, shape)
+
+
+def _chunks_of(node: Any) -> Sequence[Any]:
+    """Return the nested lists of chunks that a task joins, array by array."""
+    if type(node) is Task and node.func is concatenate3:
+        return node.args if len(node.args) == 1 and not node.kwargs else []
+    return joined(node)
+
+
+def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
+    """Remove tasks that nothing needs any more, and what only they need."""
+    users = Counter(chain.from_iterable(node.dependencies for node in tasks.values()))
+    waiting = list(keys)
+    while waiting:
+        key = waiting.pop()
+        if key in tasks and not users[key] and key not in wanted:
+            needed = tasks.pop(key).dependencies
+            users.subtract(needed)
+            waiting += needed
+
+
+def piece_of(node: Task) -> tuple[slice, ...] | None:
+    """Return which slices of a chunk a task cuts off, if it does no more."""
+    cuts = cuts_of(node)
+    if len(cuts) != 1:
+        return None
+    index = cuts[0][1]
+    plain = all(
+        type(i) is slice and i.step is None and type(i.start) is int and type(i.stop) is int
+        and 0 <= i.start < i.stop for i in index
+    )  # fmt: skip
+    return index if plain else None
+
+
+def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:
+    """Yield what may be computed of pieces, and how many tasks after them it is at most."""
+    levels: dict[Any, int] = {}
+    for key in depth_first(tasks, lambda key: [k for k in tasks[key].dependencies if k in tasks]):
+        before = [levels[k] for k in tasks[key].dependencies if k in levels]
+        if before or key in given:
+            levels[key] = 1 + max(before, default=-1)
+            if key not in given:
+                yield key, levels[key]
+
+
+def _told(value: Any) -> Any:
+    """Return what is the same for equal literals; for those of other kinds, for the same one."""
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_told, value))
+    if type(value) is slice:
+        return slice, _told(value.start), _told(value.stop), _told(value.step)
+    return (type(value), value) if type(value) in (int, str, bool) else id(value)

@@ -1,0 +1,212 @@
+"""Functions that are no kernels here, and of which CuPy's arrays come out with NumPy's values.
+
+They only move elements, or CuPy computes them: products and Fourier transforms are equal but for
+the order in which they add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dask.array import chunk, reductions
+from dask.array.einsumfuncs import chunk_einsum
+
+from gpusched.adapters.arrays import chunk_sum, matmul, tensordot
+from gpusched.dataclass import dataclass
+from gpusched.graph.functions.known import pieces
+from gpusched.graph.functions.partials import applied, bare, parts
+from gpusched.record.catalogue import has
+
+
+def moves_elements(function: Any) -> bool:
+    """Return whether a function only moves elements, or what it is composed of does.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from gpusched.graph.placement.cupycalls import moves_elements
+    >>> moves_elements(partial(np.transpose, axes=(1, 0))), moves_elements(np.sort)
+    (True, False)
+    """
+    return all(has(part, "moves") for part in parts(function))
+
+
+def picks(function: Any, args: Sequence[Any]) -> bool:
+    """Return whether a call takes elements by arrays or lists of indices, as far as can be seen.
+
+    CuPy's arrays raise no error for such an index that is too large. dask's own `_shuffle` has
+    looked at its indices.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from gpusched.graph.placement.cupycalls import picks
+    >>> picks(operator.getitem, ("x", (slice(3), None, 2))), picks(operator.getitem, ("x", [1, 2]))
+    (False, True)
+    """
+    if function is pieces:
+        return not all(_is_basic(index) for cuts in args[1] for _, index in cuts)
+    return has(function, "picks") and not all(map(_is_basic, args[1:]))
+
+
+def _is_basic(index: Any) -> bool:
+    if type(index) is tuple:
+        return all(map(_is_basic, index))
+    if index is None or index is Ellipsis:
+        return True
+    return isinstance(index, int | np.integer | slice) and type(index) is not bool
+
+
+_SEARCHES = (chunk.argmax, chunk.argmin)
+"""What dask's `arg_chunk` may search by: the first of several equal values, and the first NaN."""
+
+
+def _is_search(function: Any) -> bool:
+    # dask makes them when it is imported, so that they are sent as code, and arrive as others.
+    return any(
+        getattr(function, "__wrapped__", None) is each.__wrapped__
+        and getattr(function, "__code__", None) == each.__code__
+        for each in _SEARCHES
+    )
+
+
+def _sort(a: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what `numpy.sort` gives, in the order in memory that the array has."""
+    import cupy
+
+    found = np.sort(a, *args, **kwargs)
+    if found.shape != a.shape:
+        return found
+    laid_out = cupy.empty_like(a, order="K")
+    laid_out[...] = found
+    return laid_out
+
+
+def _arg_chunk(*args: Any, **kwargs: Any) -> Any:
+    """Return what `arg_chunk` gives for NumPy's arrays: records, in host memory.
+
+    For CuPy's, which have no records, it gives a dictionary.
+    """
+    found = reductions.arg_chunk(*args, **kwargs)
+    values, places = found["vals"].get(), found["arg"].get()
+    # CuPy's own are of C's "long long", which is another type than NumPy's though as wide.
+    records = np.empty(values.shape, [("vals", values.dtype), ("arg", np.intp)])
+    records["vals"], records["arg"] = values, places
+    return records
+
+
+def missing_dtype(arrays: Iterable[Any]) -> Any:
+    """Return a dtype among those of some arrays that CUDA's libraries lack; None if they have all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.placement.cupycalls import missing_dtype
+    >>> missing_dtype([np.ones(3), np.arange(3), 2])
+    dtype('int64')
+    """
+    found = [each.dtype for each in arrays if hasattr(each, "dtype")]
+    return next((dtype for dtype in found if dtype.char not in "fdFD"), None)
+
+
+class _ByLibrary:
+    """Calls a function of which CUDA's libraries have the whole, for their dtypes alone.
+
+    Of others, such as integers and truth values, CuPy has rules of its own.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        missing = missing_dtype(args)
+        if missing is not None:
+            raise TypeError(f"dtype {missing}")
+        try:
+            return self._function(*args, **kwargs)
+        except RuntimeError as error:
+            if "ALLOC_FAILED" not in str(error):
+                raise
+            # The library's own for what CuPy says by `MemoryError`.
+            raise MemoryError(f"{bare(self._function).__name__}: {error}") from error
+
+
+_PRODUCTS = (matmul, tensordot, chunk_einsum, chunk_sum, np.dot, np.matmul, np.tensordot)
+"""Products of matrices, and the sum of those of which dask makes one chunk."""
+
+_TRANSFORMS = tuple(
+    getattr(np.fft, inverse + kind + rank)
+    for inverse in ("", "i")
+    for kind, ranks in (("fft", ("", "2", "n")), ("rfft", ("", "2", "n")), ("hfft", ("",)))
+    for rank in ranks
+)
+
+
+@dataclass(frozen=True)
+class CuPyCall:
+    """What is called on CuPy's arrays instead of a function."""
+
+    function: Callable[..., Any]
+    calls: int
+    """As how many of NumPy's simple calls it counts."""
+    by_library: bool = False
+    """Whether CUDA's libraries have the whole of it."""
+
+
+_CALLS: tuple[tuple[Any, CuPyCall], ...] = (
+    (np.sort, CuPyCall(_sort, 20)),
+    (reductions.arg_chunk, CuPyCall(_arg_chunk, 3)),
+    # Of the records that it returns.
+    (reductions.arg_combine, CuPyCall(reductions.arg_combine, 0)),
+    (reductions.arg_agg, CuPyCall(reductions.arg_agg, 0)),
+    *((function, CuPyCall(_ByLibrary(function), 4, True)) for function in _PRODUCTS),
+    *((function, CuPyCall(_ByLibrary(function), 10, True)) for function in _TRANSFORMS),
+)
+
+
+def cupy_call(function: Any) -> CuPyCall | None:
+    """Return what is called on CuPy's arrays instead of a function; None if that is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.placement.cupycalls import cupy_call
+    >>> cupy_call(np.sort).calls, cupy_call(np.fft.fft).by_library, cupy_call(np.partition)
+    (20, True, None)
+    """
+    inner = bare(function)
+    return next((found for each, found in _CALLS if each is inner), None)
+
+
+def by_cupy(function: Any, args: Sequence[Any] = ()) -> CuPyCall | None:
+    """Return the same for a call, which `cupy_call` is asked about without its arguments.
+
+    Parameters
+    ----------
+    function
+        The function, or a partial application of it.
+    args
+        What a call gives it by position.
+    """
+    inner, given, _ = applied(function, args, {})
+    if inner is reductions.arg_chunk and not (len(given) > 1 and _is_search(given[1])):
+        return None
+    return cupy_call(inner)
+
+
+def by_library(function: Any) -> bool:
+    """Return whether a function is one that CUDA's libraries have the whole of."""
+    found = cupy_call(function)
+    return found is not None and found.by_library
+
+
+def on_cupy(function: Any) -> Any:
+    """Return what is called on CuPy's arrays instead of a function; most often itself."""
+    found = cupy_call(function)
+    if found is None or not isinstance(function, partial):
+        return function if found is None else found.function
+    return partial(found.function, *function.args, **function.keywords)

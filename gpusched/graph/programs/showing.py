@@ -1,0 +1,81 @@
+"""Which programs have to lay their results out as NumPy does, since functions may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpusched.adapters.tasks import DataNode, GraphNode, Task, execute_subgraph, is_container
+from gpusched.graph.functions.partials import callables
+from gpusched.graph.functions.unrecorded import sees
+from gpusched.graph.programs.functiontraits import called
+from gpusched.graph.programs.program import Program
+from gpusched.graph.subgraph import copied
+from gpusched.record.steps import ProgramStep
+
+
+def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
+    """Return a graph whose programs lay their results out as NumPy does, where that may be seen.
+
+    A function that is not recorded sees what comes to it by way of any other tasks, too, and may
+    see chunks that are results, as those of `persist` are: what `compute` joins is a new array,
+    as is what `concatenate3` and `concatenate_shaped` do.
+    """
+    seeing: dict[Any, bool] = {}
+    found = {key for key in wanted if type(key) is tuple}
+    for node in graph.values():
+        if type(node) is Task and _sees(node, seeing):
+            found |= node.dependencies
+    if not found:
+        return graph
+    result, waiting = dict(graph), list(found)
+    programs: dict[Program, Program] = {}
+    while waiting:
+        key = waiting.pop()
+        node = graph.get(key)
+        if not isinstance(node, GraphNode):
+            continue
+        # What a join copies has its own layout there.
+        reached = node.dependencies - copied(node) - found
+        waiting += reached
+        found |= reached
+        if type(node) is Task and type(node.func) is Program:
+            program = programs.get(node.func)
+            if program is None:
+                program = programs[node.func] = node.func.shown()
+            result[key] = Task(key, program, *node.args, _data_producer=node.data_producer)
+    return result
+
+
+def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
+    """Return whether a task calls a function that may see how its chunks are laid out in memory."""
+    if type(task.func) is Program and not any(map(_is_callable, task.args)):
+        return task.func.sees
+    if task.func is execute_subgraph:
+        inner = task.args[0].values()
+        return any(_sees(node, known_ones) for node in inner if type(node) is Task)
+    function, kwargs = called(task)
+    given = tuple(_literals((*task.args, *kwargs.values())))
+    key = id(function), *map(id, callables(given))
+    found = known_ones.get(key)
+    if found is None:
+        found = known_ones[key] = sees(ProgramStep(function, given, dict.fromkeys(kwargs)))
+    return found
+
+
+def _is_callable(argument: Any) -> bool:
+    return type(argument) is DataNode and callable(argument.value)
+
+
+def _literals(arguments: Iterable[Any]) -> Iterable[Any]:
+    """Yield what the arguments of a task hold besides references to others."""
+    for argument in arguments:
+        if is_container(argument):
+            yield from _literals(argument.args)
+        elif type(argument) is Task:
+            yield argument.func
+            yield from _literals((*argument.args, *argument.kwargs.values()))
+        elif type(argument) is DataNode:
+            yield argument.value
+        elif not isinstance(argument, GraphNode):
+            yield argument

@@ -1,0 +1,131 @@
+"""A segment's functions called as they are, without kernels: one by one, or tile by tile."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gpusched.emit.floatingpoint import collecting, heeded
+from gpusched.graph.running.inlined import Inlining
+from gpusched.graph.running.tiled import Tiled, arranged, call_each, parts
+from gpusched.plan.plan import Plan, Registers, last_uses
+from gpusched.record.steps import ProgramStep
+
+Steps = list[tuple[int, ProgramStep]]
+"""Calls, each with the register of its result."""
+
+
+class Calling:
+    """Calls the functions of a segment.
+
+    Parameters
+    ----------
+    steps
+        Its calls.
+    given
+        The steps by which dask cuts pieces among its inputs off.
+    kept, outputs
+        Registers that are needed after the last call, and those of them that it writes.
+
+    Notes
+    -----
+    Thread-safe: any of the orders that threads may have tried is right.
+    """
+
+    def __init__(
+        self, steps: Steps, given: Steps, kept: set[int], outputs: tuple[int, ...]
+    ) -> None:
+        self.steps = steps
+        self._given = given
+        self._kept = kept
+        self._outputs = outputs
+        self.last_uses = self._last_uses(steps)
+        """By call, the registers that nobody reads after it."""
+
+    def _last_uses(self, steps: Steps) -> tuple[tuple[int, ...], ...]:
+        return last_uses([{register, *step.registers} for register, step in steps], self._kept)
+
+    def one_by_one(self, registers: Registers, reported: bool = False) -> None:
+        """Call the functions; those of dask's own where their errors are wanted.
+
+        Parameters
+        ----------
+        registers
+            Of the program.
+        reported
+            Whether NumPy is to report floating-point errors.
+        """
+        self._cut_off(registers)
+        call_each(self.steps, self.last_uses, registers, reported)
+
+    def in_tiles(self, registers: Registers, plan: Plan | None = None) -> None:
+        """Call the functions, elementwise ones on tiles of their arrays.
+
+        Users' functions are what they have called while a plan was recorded, if there is one.
+        """
+        self._cut_off(registers)
+        # Other threads may give it up at any time.
+        if plan is not None and (inlined := plan.unfused) is not None:
+            if _tried(inlined, registers):
+                return
+            plan.unfused = None
+        if self._tiled.steps != self.steps:
+            if _tried(self._tiled, registers):
+                return
+            self.keep_order()
+        self._tiled.run(registers)
+
+    @cached_property
+    def _tiled(self) -> Tiled:
+        return self._in_tiles(arranged(self.steps))
+
+    def keep_order(self) -> None:
+        """Make the calls in their own order from now on: another one may be tried in vain."""
+        self._tiled = self._in_tiles(self.steps)
+
+    def inlined(self, inlining: Inlining, more: int) -> Tiled:
+        """Return the calls with what users' functions have called in their place.
+
+        Parameters
+        ----------
+        inlining
+            What they have called.
+        more
+            Registers that this takes besides the program's.
+        """
+        found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
+        order = arranged(list(itertools.chain.from_iterable(found)))
+        return replace(self._in_tiles(order), more=more, inlined=True)
+
+    def _in_tiles(self, order: Steps) -> Tiled:
+        return Tiled(order, self._last_uses(order), parts(order, self._outputs))
+
+    def _cut_off(self, registers: Registers) -> None:
+        """Have dask cut off the pieces among the inputs, where results may be views of them."""
+        for register, step in self._given:
+            # A piece of a chunk in device memory has been copied to where it is read.
+            if type(registers[step.args[0].number]) is np.ndarray:
+                registers[register] = step.call(step.function, registers)
+
+
+def _tried(tiled: Tiled, registers: Registers) -> bool:
+    """Run calls in another order; return False, with nothing done, if that cannot be.
+
+    Errors would show the order. Where what a function calls does not run on tiles, the function
+    itself does better: NumPy computes into the memory of operands that only it has.
+    """
+    tried: Registers = [*registers, *[None] * tiled.more]
+    errors: list[Any] = []
+    try:
+        with collecting(heeded(), errors.append):
+            done = tiled.run(tried)
+    except Exception as error:  # noqa: BLE001  Raised again, in the order of the calls
+        errors.append(error)
+    if errors or not done:
+        return False
+    registers[:] = tried[: len(registers)]
+    return True

@@ -1,0 +1,137 @@
+"""What groups of calls are given: how a plan depends on it, and why kernels may not take it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.operations import replaced
+from gpusched.graph.safety.kinds import SCALARS
+from gpusched.placed import Placed
+from gpusched.plan.plan import Register
+from gpusched.record.recorded import Sealed
+
+_PLAIN = frozenset((bool, int, str, bytes, type(None), type(Ellipsis)))
+NESTED = frozenset((tuple, list))
+"""What inputs may be instead of arrays: several of them."""
+
+
+def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the inputs with the items of tuples and lists in their places.
+
+    Examples
+    --------
+    >>> from gpusched.graph.running.inputs import flat
+    >>> flat((1, (2, [3]), 4))
+    (1, 2, 3, 4)
+    """
+    if NESTED.isdisjoint(map(type, inputs)):
+        return inputs
+    return tuple(
+        item
+        for value in inputs
+        for item in (flat(tuple(value)) if type(value) in NESTED else (value,))
+    )
+
+
+def describe(value: Any) -> Any:
+    """Return what of an input a plan may depend on; `TypeError` if that is not known.
+
+    The same is equal for equal arguments of a call, in which a register is known by its number.
+    """
+    if type(value) is np.ndarray:
+        return value.dtype, value.shape, value.strides
+    if type(value) is float:
+        return float, value.hex()
+    if type(value) in _PLAIN or isinstance(value, np.dtype):
+        return type(value), value
+    if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
+        return type, value
+    if type(value) in SCALARS:
+        return type(value), value.tobytes()
+    if type(value) is slice:
+        return slice, describe(value.start), describe(value.stop), describe(value.step)
+    if type(value) in NESTED:
+        return type(value), tuple([describe(item) for item in value])
+    if type(value) is Register:
+        return Register, value.number, value.item
+    if type(value) is Sealed:
+        return Sealed
+    if type(value) is Placed:
+        return Placed, value.dtype, value.shape, _whole_strides(value.array)
+    if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
+        return type(value), value.dtype, value.shape, _whole_strides(value)
+    raise TypeError(f"an argument of type {type(value).__name__}")
+
+
+def _whole_strides(array: Any) -> tuple[int, ...]:
+    """Return the strides of an array on a device, 0 along axes of one element.
+
+    No kernel takes a step along those, and CuPy does not order the axes of a result by them.
+    Pieces of chunks that are cut, copied or turned differ in nothing else.
+    """
+    strides: tuple[int, ...] = array.strides
+    if 1 not in array.shape:
+        return strides
+    return tuple([s if n > 1 else 0 for n, s in zip(array.shape, strides, strict=True)])
+
+
+def first_device(inputs: tuple[Any, ...]) -> Device:
+    """Return the device of the chunks among some inputs; the host if there are none."""
+    return next((device for device in map(device_of, flat(inputs)) if device is not None), HOST)
+
+
+def obstacle(inputs: tuple[Any, ...], key: Any, joins: bool, least: int) -> Reason | None:
+    """Return why calls are not recorded for some inputs, or None if they may be.
+
+    Parameters
+    ----------
+    inputs
+        Of the calls.
+    key
+        What a plan depends on; None if that is not known.
+    joins
+        Whether the calls may make a large array of small ones.
+    least
+        Elements of an array that is large enough.
+    """
+    values = flat(inputs)
+    reason = unsuitable(values)
+    if reason is not None:
+        return reason
+    arrays = [(value.size, device.name) for value in values if (device := device_of(value))]
+    if key is None:
+        return GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
+    if len({device for _, device in arrays}) > 1:
+        return GraphBreak.DEVICES("chunks on several devices")
+    if not arrays:
+        return GraphBreak.NO_ARRAY("no array among the inputs")
+    sizes = [size for size, _ in arrays]
+    if (sum(sizes) if joins else max(sizes)) < least:
+        return GraphBreak.SMALL_CHUNKS("small chunks")
+    return None
+
+
+def unsuitable(values: tuple[Any, ...]) -> Reason | None:
+    """Return why no kernel takes some inputs, made `flat`; None if they are taken, or no chunks."""
+    missing = replaced()
+    if missing:
+        reason = f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        # Results are right, so that only a measurement would show that nothing is fused.
+        warnings.warn(f"{reason}: nothing is fused", RuntimeWarning, stacklevel=2)
+        return GraphBreak.REPLACED(reason)
+    for value in values:
+        kernels_take = isinstance(value, np.generic) or device_of(value) is not None
+        if kernels_take or not hasattr(value, "__array_ufunc__"):
+            continue
+        if type(value) is np.ndarray and not strides_are_whole(value):
+            return GraphBreak.STRIDES("chunks whose strides are no whole number of elements")
+        if type(value) is np.ndarray or type(value).__module__ == "cupy":
+            strings = value.dtype.kind in "US"
+            return (GraphBreak.STRINGS if strings else GraphBreak.DTYPE)(f"dtype {value.dtype}")
+        return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
+    return None

@@ -1,0 +1,208 @@
+"""A segment is recorded for inputs that it has no plan for, and runs with what comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpusched import config
+from gpusched.breaks import GraphBreak
+from gpusched.emit.floatingpoint import error_state, take
+from gpusched.graph.functions.partials import name_of
+from gpusched.graph.running import decisions, layouts
+from gpusched.graph.running.cutfirst import PieceReturnedError
+from gpusched.graph.running.decisions import Direct, Plans, Waiting
+from gpusched.graph.running.inlined import Inlining
+from gpusched.graph.running.inputs import first_device, flat
+from gpusched.graph.running.moved import Moved, leave
+from gpusched.graph.running.traced import Trace
+from gpusched.placed import hosted
+from gpusched.plan import tiers
+from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.overrides import OverrideError
+from gpusched.plan.plan import Plan, Registers
+from gpusched.record.record import Recorder
+from gpusched.store.statistics import updating
+
+if TYPE_CHECKING:
+    from gpusched.graph.running.segment import Segment
+    from gpusched.graph.safety.examination import Examination
+
+OTHER_LAYOUT = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
+
+_RAISED = (MemoryError, OverrideError, config.ChoiceError, PieceReturnedError)
+"""What says nothing about the functions: there may be room the next time, and NumPy's own run is
+not what the user's version of a kernel does, nor what was configured."""
+
+
+class Recording:
+    """One recording of a segment.
+
+    Parameters
+    ----------
+    segment
+        What is recorded.
+    inputs, registers
+        Of the segment, on the device if they are moved there, and of the program.
+    key
+        The kind of the inputs.
+    examination
+        What is known of the user's functions.
+    short
+        Whether memory is short.
+    others
+        Plans for inputs of this kind, which do not hold for these; None if there are none.
+    """
+
+    def __init__(self, segment: Segment, inputs: tuple[Any, ...], registers: Registers, key: Any,
+                 examination: Examination, short: bool, others: Plans | None) -> None:  # fmt: skip
+        self._segment, self._inputs, self._registers = segment, inputs, registers
+        self._key, self._examination, self._others = key, examination, others
+        mode = config.word("fusion.compile")
+        compiled = short and mode != tiers.OFF
+        self._recorder = recorder = segment.recorder(Recorder, first_device(inputs))
+        recorder.moved = isinstance(registers, Moved)
+        recorder.patient = compiled or mode == tiers.WAIT or segment.overrides.waits
+        unfused = not (recorder.patient or recorder.moved) and recorder.device.can.host_memory
+        self._inlining = Inlining(len(registers)) if unfused else None
+        self._layout: Any = None
+        """How the plan lays results out, while it is not known whether NumPy does so."""
+        self._plans: Plans | None = None
+        """The plan, and those for other inputs of the kind; None if it is not kept."""
+        self._results: tuple[Any, float] | None = None
+        """What the plan has computed, and the seconds that it took, once it has run."""
+
+    def run(self) -> None:
+        """Record, compute the segment's outputs into the registers, and remember how."""
+        segment, recorder = self._segment, self._recorder
+        with segment.remembered.recording(self._key):
+            found = self._made()
+            if isinstance(found, Plan) and not recorder.missing:
+                self._count()
+                self._remember(found)
+        if self._warns():
+            segment.calling.keep_order()
+        # Not while an error is handled, which would be shown beside what the functions raise.
+        if isinstance(found, Exception):
+            self._call_after(found)
+        elif recorder.missing:
+            segment.remembered.add(self._key, Waiting(recorder.missing))
+            recorder.postponed.discard()
+            segment.unfused(recorder.missing, self._key, self._inputs, self._registers)
+        elif isinstance(found, Direct):
+            recorder.postponed.discard()
+            segment.direct(found, self._registers, self._key)
+        else:
+            self._run_planned(found)
+
+    def _made(self) -> Plan | Direct | Exception:
+        """Return the plan, the decision to do without one, or what was raised."""
+        take()
+        try:
+            return self._planned()
+        except _RAISED:
+            raise
+        except UnrecordableError as reason:
+            return self._segment.without(reason.reason)
+        except Exception as error:  # noqa: BLE001  _call_after decides
+            if isinstance(error, OSError):
+                self._key = None  # There may be files or a disk the next time.
+            return error
+
+    def _planned(self) -> Plan | Direct:
+        """Return the plan, which has run if its kernels are ready, or the decision against one."""
+        segment, recorder = self._segment, self._recorder
+        trace = Trace(segment, recorder, self._inputs, self._registers, self._examination,
+                      self._inlining)  # fmt: skip
+        little = trace.too_little()
+        if little is not None:
+            return little
+        plan = recorder.plan(trace.arrays, trace.structures())
+        self._layout = layouts.planned(plan, trace, self._inputs) if segment.shown else None
+        asked = recorder.patient or recorder.moved or tiers.is_ready(plan)
+        if self._layout is not None and asked:
+            if not self._has_numpys_layout():
+                return segment.without(OTHER_LAYOUT)
+            self._layout = None
+        if recorder.patient:
+            tiers.wait(plan.kernels)
+        if self._layout is None and tiers.is_ready(plan):
+            self._results = recorder.run(plan, flat(self._inputs))
+        elif self._inlines():
+            assert self._inlining is not None
+            more = self._inlining.free - len(self._registers)
+            plan.unfused = segment.calling.inlined(self._inlining, more)
+        return plan
+
+    def _has_numpys_layout(self) -> bool:
+        """Return whether NumPy lays the results out as is planned.
+
+        NumPy itself is asked, once for each kind of chunks; before kernels are compiled, the first
+        run does.
+        """
+        segment, moved = self._segment, self._recorder.moved
+        tried: Registers = list(map(hosted, self._registers)) if moved else list(self._registers)
+        with np.errstate(all="ignore"):
+            segment.calling.in_tiles(tried)
+        return bool(layouts.seen(segment.results(tried), self._inputs, moved) == self._layout)
+
+    def _inlines(self) -> bool:
+        """Return whether what users' functions have called can be called in their place."""
+        recorder, inlining = self._recorder, self._inlining
+        if inlining is None or recorder.answers or not inlining.steps:
+            return False  # Another chunk may go another way.
+        # Errors are of numbers, which are not computed again.
+        return not recorder.errors and not self._warns()
+
+    def _warns(self) -> bool:
+        """Return whether calls that are made twice warn twice, and not only of heeded errors."""
+        quiet = self._inlining is None or self._inlining.is_quiet
+        return bool(self._recorder.warned) or not quiet
+
+    def _count(self) -> None:
+        segment, recorder = self._segment, self._recorder
+        found = name_of(segment.steps[-1][1].function), segment.remembered.newness(self._key)
+        with updating() as counters:
+            counters.recorded[found] += 1
+            counters.breaks.update(recorder.breaks)
+            counters.apart.update(recorder.apart)
+            if recorder.escape is not None:
+                counters.breaks["plan", recorder.escape] += 1
+
+    def _remember(self, plan: Plan) -> None:
+        """Keep the plan if it holds for other inputs."""
+        segment, others = self._segment, self._others
+        lasts = self._recorder.escape is None and segment.replayed
+        if not (lasts and segment.errors == error_state() and self._examination.holds()):
+            segment.remembered.news, segment.remembered.lasts = decisions.NOT_KEPT, False
+            return
+        self._plans = Plans((plan,)) if others is None else others.first(plan)
+        waits = self._layout is not None
+        segment.remembered.add(self._key, Waiting(plan.kernels) if waits else self._plans)
+
+    def _run_planned(self, plan: Plan) -> None:
+        """Have the plan, or the functions, run."""
+        segment = self._segment
+        if self._results is not None:
+            return segment.finish(plan, *self._results, self._registers)
+        self._recorder.postponed.discard()
+        laid_out = segment.unfused(plan.kernels, self._key, self._inputs, self._registers, plan,
+                                   self._layout)  # fmt: skip
+        if not laid_out:
+            segment.called(segment.without(OTHER_LAYOUT), self._key)
+        elif self._plans is not None and self._layout is not None:
+            segment.remembered.add(self._key, self._plans)
+
+    def _call_after(self, error: Exception) -> None:
+        """Call the functions as they are after the recording has failed.
+
+        Nothing has been changed by then. Either they raise what the user's program raises, or the
+        recorder has a bug, which is counted.
+        """
+        segment, registers = self._segment, self._registers
+        reason = GraphBreak.RECORDING("recording failed", repr(error))
+        leave(registers, segment.without(reason))
+        segment.calling.one_by_one(registers)
+        refused = segment.refused(error, GraphBreak.RECORDING, self._inputs, registers)
+        segment.called(refused, self._key)

@@ -1,0 +1,439 @@
+"""Calls inside a chunk task that run together: recorded once, then repeated from a plan."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import dask
+import numpy as np
+from dask.array.chunk import getitem
+
+from gpusched.backends.devices import Device
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.floatingpoint import error_state, take
+from gpusched.emit.kernel import EXACT
+from gpusched.emit.operations import replaced
+from gpusched.graph.functions.known import known, substitute_for
+from gpusched.graph.functions.partials import name_of
+from gpusched.graph.running import decisions, layouts
+from gpusched.graph.running.calling import Calling, Steps
+from gpusched.graph.running.cutfirst import RETURNED, CutFirst, leading_cuts
+from gpusched.graph.running.decisions import Direct, Plans, Remaining, Waiting, warn_once
+from gpusched.graph.running.inputs import describe, first_device, flat, obstacle
+from gpusched.graph.running.moved import Moved, leave
+from gpusched.graph.running.recording import Recording
+from gpusched.graph.running.remembered import Remembered
+from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reasons
+from gpusched.plan import shortage, tiers
+from gpusched.plan.grids import is_join
+from gpusched.plan.overrides import NONE
+from gpusched.plan.plan import Plan, Registers, ReplayError
+from gpusched.record.record import Recorder
+from gpusched.store.handles import Runnable
+from gpusched.store.statistics import updating
+
+WAYS = 8
+"""Plans for chunks of one kind by which functions go different ways. Each that does not hold may
+have run in vain, and some functions go another way for each chunk."""
+
+NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
+"""Why a task whose arrays could be moved to the device runs on the host."""
+REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its own numbers")
+"""Why one is repeated there."""
+
+OTHER_WAYS = GraphBreak.OWN_DECIDES(f"its functions go more than {WAYS} ways, as chunks decide")
+
+_Recorder = TypeVar("_Recorder", bound=Recorder)
+
+
+class Segment:
+    """Calls that run together.
+
+    Parameters
+    ----------
+    steps
+        The calls, each with the register of its result.
+    inputs, outputs
+        Registers it reads and those it leaves for others.
+    recorded
+        Whether the functions take lazy chunks; if not, they are just called.
+    dying
+        Registers among the inputs that nobody reads later: what they hold is let go of.
+    given
+        The steps by which dask cuts pieces among its inputs off, and copies the small ones: here
+        they are views of the chunks.
+
+    Notes
+    -----
+    Thread-safe: plans are immutable, and a plan recorded twice at once is as good as one.
+    """
+
+    def __init__(self, steps: Steps, inputs: tuple[int, ...], outputs: tuple[int, ...],
+                 recorded: bool, dying: tuple[int, ...] = (), given: Steps | None = None
+                 ) -> None:  # fmt: skip
+        self.steps = steps
+        self.inputs = inputs
+        self.outputs = outputs
+        self.recorded = recorded
+        self.dying = dying
+        self.given = given or []
+        kept = set(inputs).difference(dying) | set(outputs)
+        self.calling = Calling(steps, self.given, kept, outputs)
+        """What calls the functions as they are."""
+        self.remembered = Remembered()
+        """What is done with inputs of each kind."""
+        self.overrides = NONE
+        """Users' versions of kernels, before the first run."""
+        self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
+        """What is called with lazy chunks."""
+        self.replayed = all(step.replayed for _, step in steps)
+        self.joins = any(is_join(step.function) for _, step in steps)
+        """Whether small inputs may become a large one."""
+        self.errors = error_state()
+        """What `numpy.errstate` says where the program is made, which is part of its identity."""
+        self.remaining = Remaining()
+        """Of the program."""
+        self.shown = False
+        """Whether functions that are not recorded may see the memory layout of the results."""
+        self.returns = False
+        """Whether a later segment of the program needs the results in host memory."""
+        self.own = [step for _, step in steps if recorded and is_own(step)]
+        """Calls of the user's functions."""
+        self.users = {r for r, step in steps if recorded and not known(step.function)}
+        """Results of functions of the user's, which may compute what they only want checked."""
+        self.unsafe = [] if recorded else reasons(step for _, step in steps)
+        self.cut: CutFirst | None = None
+        """How to run with pieces of its inputs, where nothing else is taken of some."""
+        self._examination: Examination | None = None
+
+    def as_it_is(self, inputs: Sequence[Any]) -> Segment:
+        """Return calls of partial applications that were changed since; or the segment itself."""
+        steps = [(register, step.as_it_is(inputs)) for register, step in self.steps]
+        if all([new is old for (_, new), (_, old) in zip(steps, self.steps, strict=True)]):
+            return self
+        return Segment(steps, self.inputs, self.outputs, False, self.dying)
+
+    def cut_first(self) -> None:
+        """Have pieces of NumPy's arrays cut before the rest is recorded, where that can be done."""
+        leading = leading_cuts(self.steps, self.inputs, self.outputs) if self.recorded else []
+        if not leading or len(leading) == len(self.steps):
+            return
+        cuts = {register for register, _ in leading}
+        rest = [(r, step) for r, step in self.steps if r not in cuts]
+        needed = set().union(*(step.registers for _, step in rest)) - {r for r, _ in rest}
+        given = [(r, step) for r, step in leading if step.function is getitem]
+        inner = Segment(rest, tuple(sorted(needed)), self.outputs, True, given=given)
+        inner.overrides, inner.remaining = self.overrides, self.remaining
+        inner.shown = self.shown
+        self.cut = CutFirst(tuple(leading), inner)
+
+    # Running ----------------------------------------------------------------------------
+
+    def run(self, registers: Registers) -> None:
+        """Read the inputs from `registers` and write the outputs there."""
+        count = shortage.wanted()
+        if not (count > 1 and self.recorded and self._run_in_pieces(registers, count)):
+            self.run_whole(registers, short=count > 1)
+        for register in self.dying:
+            registers[register] = None
+
+    def _run_in_pieces(self, registers: Registers, count: int) -> bool:
+        from gpusched.graph.running import pieces  # Few processes are ever short of memory.
+
+        return pieces.run(self, registers, count)
+
+    def run_whole(self, registers: Registers, short: bool = False) -> None:
+        """Do what `run` does, on the whole chunks.
+
+        Parameters
+        ----------
+        registers
+            As in `run`.
+        short
+            Whether memory is short. Then kernels are waited for, where they are compiled at all:
+            they leave nothing between the calls.
+        """
+        if not self.recorded:
+            return self._run_unsafe(registers)
+        if self.cut is not None and self._run_cut(self.cut, registers, short):
+            return None
+        inputs = tuple([registers[k] for k in self.inputs])
+        examination = self.examined()
+        if examination.refused:
+            return self.direct(Direct(*examination.refused), registers)
+        moved = registers if isinstance(registers, Moved) else None
+        key = self.key(inputs, moved is not None)
+        found = self.remembered.known(key)
+        others: Plans | None = None
+        if type(found) is Plans:
+            if self._replayed(found, key, inputs, registers):
+                return None
+            if len(found.plans) == WAYS:
+                return self.direct(self.without(OTHER_WAYS), registers, key)
+            self.remembered.news = decisions.OTHER_RESULT
+            if found.plans[0].branches:
+                others = found
+            else:
+                self.remembered.forget(key)
+        elif isinstance(found, Waiting):
+            if tiers.missing(found.kernels):
+                self.unfused(found.kernels, key, inputs, registers)
+                return None
+        elif found is None and moved is None:
+            found = self._decided(inputs, key)
+        if isinstance(found, Direct):
+            return self.direct(found, registers)
+        if moved is not None:
+            inputs = moved.on_device()
+        return Recording(self, inputs, registers, key, examination, short, others).run()
+
+    def _run_unsafe(self, registers: Registers) -> None:
+        """Call functions that are not recorded, and count those that are not shown to be safe."""
+        if self.unsafe:
+            with updating() as counters:
+                counters.breaks.update(self.unsafe)
+        self.calling.one_by_one(registers)
+
+    def _run_cut(self, cut: CutFirst, registers: Registers, short: bool) -> bool:
+        """Run with pieces of the inputs; return False, with nothing done, if that cannot be."""
+        if isinstance(registers, Moved):
+            # `gpusched.graph.placement.devicechoice.cut` has said that chunks move whole.
+            return False
+        reason = cut.run(registers, lambda rest: rest.run_whole(registers, short))
+        if reason is None:
+            return True
+        if reason is RETURNED:
+            self.cut = None
+        with updating() as counters:
+            counters.apart["slice", reason] += 1
+        return False
+
+    def _replayed(self, found: Plans, key: Any, inputs: tuple[Any, ...],
+                  registers: Registers) -> bool:  # fmt: skip
+        """Run the plan that holds for some inputs; return False if none does.
+
+        While kernels of one are missing, that one may hold: the functions are called as they are.
+        """
+        missing: tuple[Plan, ...] = ()
+        for plan in found.plans:
+            if not (plan.ready or tiers.is_ready(plan)):
+                missing += (plan,)
+                continue
+            given = registers.on_device() if isinstance(registers, Moved) else inputs
+            take()
+            try:
+                results, seconds = plan.run(flat(given), registers[self.outputs[-1]])
+            except ReplayError:
+                take()  # Errors of numbers that this chunk has not.
+                continue
+            self.finish(plan, results, seconds, registers)
+            if plan is not found.plans[0]:
+                self.remembered.held_last(key, found, plan)
+            return True
+        if missing:
+            kernels = tuple([kernel for plan in missing for kernel in plan.kernels])
+            only = missing[0] if len(found.plans) == 1 else None
+            self.unfused(kernels, key, inputs, registers, only)
+        return bool(missing)
+
+    def finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
+        """Keep and count the results of a plan whose kernels have run."""
+        with updating() as counters:
+            counters.tasks += 1
+            if plan.names:
+                counters.fused_tasks += 1
+                plan.count(counters, seconds)
+        self._keep(plan, results, registers)
+
+    def _keep(self, plan: Plan, results: Any, registers: Registers) -> None:
+        """Keep the results of a plan, and report the errors that it has raised."""
+        if isinstance(registers, Moved):
+            results = registers.copies.settled(results, plan.result)
+        for register, result in zip(self.outputs, results, strict=True):
+            registers[register] = result
+        self._report(plan, registers)
+
+    def _report(self, plan: Plan, registers: Registers) -> None:
+        """Have NumPy repeat the calls where they have raised errors, so that it reports them.
+
+        What it computes is the result, since values beyond what a dtype can hold may depend on how
+        they were computed. What it warns of in any case, it warns of then.
+        """
+        if take() | plan.errors:
+            with updating() as counters:
+                counters.repeats += 1
+            leave(registers, self.without(REPORTED))
+            return self.calling.one_by_one(registers, reported=True)
+        for warning in plan.warned:
+            warnings.warn(warning, stacklevel=2)
+        return None
+
+    # Without kernels --------------------------------------------------------------------
+
+    def unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
+                registers: Registers, plan: Plan | None = None,
+                layout: Any = None) -> bool:  # fmt: skip
+        """Call the functions as they are, or CuPy's as a plan says, as kernels are missing.
+
+        Returns
+        -------
+        bool
+            Whether the results have that `layout`, if one is given.
+        """
+        by_calls = _by_calls(plan, registers) if plan is not None else None
+        launches = plan.names if plan is not None else ()
+        error = tiers.failure(kernels)
+        if error is not None:
+            direct = self.refused(error, GraphBreak.COMPILATION, inputs, registers, by_calls)
+            if by_calls is None:
+                self.direct(direct, registers, key)
+                return True
+            with updating() as counters:
+                counters.breaks[direct.operation, direct.reason] += 1
+        self.remaining.tasks -= 1
+        left, graph = self.remaining.tasks, self.remaining.graph
+        if isinstance(registers, Moved):
+            if by_calls is not None:
+                given = flat(registers.on_device())
+                take()
+                with tiers.Unfused(kernels, left, graph, first_device(given), launches):
+                    results, _ = by_calls.run(given)
+                self._keep(by_calls, results, registers)
+                return True
+            registers.leave(kernels[0].name, NOT_COMPILED)
+        with tiers.Unfused(kernels, left, graph, first_device(inputs), launches) as run:
+            self.calling.in_tiles(registers, plan)
+            found = None if layout is None else layouts.seen(self.results(registers), inputs)
+            run.kept = found == layout
+        return run.kept
+
+    def refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
+                registers: Registers, by_calls: Plan | None = None) -> Direct:  # fmt: skip
+        """Return the decision to do without kernels after something has failed.
+
+        Parameters
+        ----------
+        error
+            What was raised.
+        what
+            What has failed.
+        inputs
+            Chunks, wherever they are.
+        registers
+            Of the program.
+        by_calls
+            What computes on the device all the same.
+        """
+        if dask.config.get("gpusched.fusion.strict", False):
+            raise error
+        reason = what(f"{what.name.lower()} failed", f"{type(error).__name__}: {error}")
+        moved = isinstance(registers, Moved)
+        if moved or not first_device(inputs).can.host_memory:
+            warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
+        return self.without(reason)
+
+    def direct(self, found: Direct, registers: Registers, key: Any = None) -> None:
+        """Call the functions as they are, and remember and count that."""
+        leave(registers, found)
+        self.calling.one_by_one(registers)
+        self.called(found, key)
+
+    def called(self, direct: Direct, key: Any) -> None:
+        """Remember and count that the functions have been called as they are."""
+        self.remembered.add(key, direct)
+        with updating() as counters:
+            counters.tasks += 1
+            counters.breaks[direct.operation, direct.reason] += 1
+
+    def without(self, reason: Reason) -> Direct:
+        """Return the decision to call the functions as they are."""
+        return Direct(name_of(self.steps[-1][1].function), reason)
+
+    # What it depends on -----------------------------------------------------------------
+
+    def results(self, registers: Registers) -> tuple[Any, ...]:
+        """Return the outputs among the registers of the program."""
+        return tuple([registers[k] for k in self.outputs])
+
+    def examined(self) -> Examination:
+        """Return what is known of the user's functions as they are now, in this process.
+
+        What they read from outside may have changed since the program was made, and may differ
+        between processes: plans hold for one state of it.
+        """
+        if not self.own:
+            return NOTHING
+        found = self._examination
+        if found is None or not found.holds():
+            found = Examination.of(self.own)
+            self.remembered.clear()
+            self._examination = found
+        return found
+
+    def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:
+        """Return what a plan depends on, or None if that is not known.
+
+        Parameters
+        ----------
+        inputs
+            Of the segment.
+        moves
+            Whether their arrays are copied to the device.
+        """
+        try:
+            found = tuple([
+                (value.dtype, value.shape, value.strides)
+                if type(value) is np.ndarray else describe(value)
+                for value in inputs
+            ])  # fmt: skip
+        except TypeError:
+            return None
+        return (Moved, found) if moves else found
+
+    def refusal(self, inputs: tuple[Any, ...]) -> Direct | None:
+        """Return the decision not to run such inputs as kernels on the device, if there is one."""
+        found = self.remembered.get(self.key(inputs, moves=True))
+        return found if isinstance(found, Direct) else None
+
+    def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
+        """Return why a segment is not recorded for such inputs, or None if it may be."""
+        refused = self.examined().refused
+        if refused:
+            return refused[1]
+        return obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
+
+    def _decided(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
+        """Return the decision not to record, if it follows from the inputs."""
+        reason = self.obstacle(inputs, key)
+        if reason is None:
+            return None
+        found = Direct(name_of(self.steps[0][1].function), reason)
+        if not replaced():
+            self.remembered.add(key, found)
+        return found
+
+    def recorder(self, kind: Callable[[Device, int], _Recorder], device: Device) -> _Recorder:
+        """Return a recorder of these calls, whose plan is to hold for the answers they are given.
+
+        Calls that are recorded for each chunk get values instead.
+
+        Parameters
+        ----------
+        kind
+            What makes it: its type, for instance.
+        device
+            Where the chunks are.
+        """
+        found = kind(self.overrides.on(device), self.overrides.bounds.most)
+        found.answers = {} if self.replayed else None
+        found.exact = self.overrides.mathematics == EXACT
+        return found
+
+
+def _by_calls(plan: Plan, registers: Registers) -> Plan | None:
+    """Return a plan by CuPy's calls for arrays that are moved, if the device is done sooner so."""
+    if not isinstance(registers, Moved) or plan.by_calls is None:
+        return None
+    return plan.by_calls if registers.pays(plan.by_calls.passes) else None

@@ -1,0 +1,154 @@
+"""A segment's calls on lazy chunks: what they record, and what stands for their results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gpusched.backends.devices import device_of
+from gpusched.breaks import GraphBreak
+from gpusched.graph.running.cutfirst import PieceReturnedError
+from gpusched.graph.running.decisions import Direct
+from gpusched.graph.running.inlined import Inlining
+from gpusched.graph.running.inputs import NESTED
+from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
+from gpusched.plan.plan import Registers
+from gpusched.record.chunk import LazyChunk, lazies, node_of
+from gpusched.record.record import Recorder
+from gpusched.record.steps import ProgramStep
+
+if TYPE_CHECKING:
+    from gpusched.graph.running.segment import Segment
+    from gpusched.graph.safety.examination import Examination
+
+__gpusched_calls_programs__ = True
+
+Call = tuple[int, Callable[..., Any], ProgramStep]
+"""The register of a call's result, what is called with lazy chunks, and the step that it is."""
+
+
+class Trace:
+    """The calls of a segment, made with lazy chunks instead of its inputs.
+
+    Parameters
+    ----------
+    segment
+        Whose calls.
+    recorder
+        What records them.
+    inputs
+        Of the segment.
+    registers
+        Of the program, in which nothing is left.
+    examination
+        What is known of the user's functions; what `Segment.examined` returns if None.
+    inlining
+        What follows the calls that users' functions make; None if nobody does.
+
+    Raises
+    ------
+    UnrecordableError
+        If they cannot be recorded.
+    """
+
+    def __init__(self, segment: Segment, recorder: Recorder, inputs: tuple[Any, ...],
+                 registers: Registers, examination: Examination | None = None,
+                 inlining: Inlining | None = None) -> None:  # fmt: skip
+        self.segment, self.recorder = segment, recorder
+        self.local: Registers = list(registers)
+        """What the program's registers hold then."""
+        self._arrays: list[tuple[int, int]] = []
+        numbers = itertools.count()
+        for register, value in zip(segment.inputs, inputs, strict=True):
+            self.local[register] = _lazy(value, recorder, numbers, self._arrays)
+        for register, _ in segment.given:
+            if isinstance(piece := self.local[register], LazyChunk):
+                recorder.pieces.add(node_of(piece))
+        calls = _bound(segment, examination or segment.examined(), recorder)
+        with recorder.own_numbers():
+            for call, gone in zip(calls, segment.calling.last_uses, strict=True):
+                self._call(*call, inlining)
+                recorder.gone.update([id(self.local[k]) for k in gone])
+        if recorder.stopped is not None:
+            raise recorder.stopped  # whoever has caught it
+
+    def _call(self, register: int, function: Callable[..., Any], step: ProgramStep,
+              inlining: Inlining | None) -> None:  # fmt: skip
+        self.recorder.step, local = register, self.local
+        if inlining is not None and register in self.segment.users:
+            given = {k: local[k] for k in step.registers}
+            call = partial(step.call, function, local)
+            local[register] = inlining.follow(self.recorder, register, given, call)
+        else:
+            local[register] = step.call(function, local)
+
+    @property
+    def arrays(self) -> tuple[tuple[int, int], ...]:
+        """For each array its number among the inputs made `flat`, and the recorder's register."""
+        return tuple(self._arrays)
+
+    @property
+    def results(self) -> list[Any]:
+        """What the calls have given, in the order of the segment's outputs."""
+        return [self.local[k] for k in self.segment.outputs]
+
+    def too_little(self) -> Direct | None:
+        """Return the decision that there is nothing to gain, before anything has been compiled."""
+        recorder, bounds = self.recorder, self.segment.overrides.bounds
+        if recorder.moved or recorder.launched or recorder.operations >= bounds.operations:
+            return None
+        if gains_alone(recorder, bounds.single):
+            return None
+        return self.segment.without(GraphBreak.ALONE("nothing to fuse it with"))
+
+    def structures(self) -> tuple[Any, ...]:
+        """Return the outputs as structures of registers, which nothing has been written to yet."""
+        recorder, segment = self.recorder, self.segment
+        wanted = lazies(self.results)
+        if segment.users and recorder.device.can.errors:
+            wanted += unseen(recorder, wanted, segment.users)
+        recorder.flush(wanted)
+        if segment.given and any(recorder.register(node) in recorder.pieces for node in wanted):
+            raise PieceReturnedError
+        made = ResultRegisters(recorder)
+        return tuple(map(made.reference, self.results))
+
+    def finish(self, registers: Registers) -> tuple[Any, ...]:
+        """Compute the outputs into `registers`, and return them as structures of registers."""
+        structures = self.structures()
+        for k, structure in zip(self.segment.outputs, structures, strict=True):
+            registers[k] = self.recorder.fetch(structure)
+        return structures
+
+
+def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
+          arrays: list[tuple[int, int]]) -> Any:  # fmt: skip
+    """Return an input with lazy chunks instead of arrays, whose places are noted."""
+    # A closure that called itself would keep the recorder, and with it every array of the
+    # recording, until the garbage collector came by.
+    if type(value) in NESTED:
+        return type(value)(_lazy(item, recorder, numbers, arrays) for item in value)
+    number = next(numbers)
+    if device_of(value) is None:
+        return value
+    leaf = recorder.leaf(value)
+    arrays.append((number, leaf.register))
+    recorder.given.add(leaf.register)
+    return LazyChunk(recorder, leaf)
+
+
+def _bound(segment: Segment, examination: Examination, recorder: Recorder) -> list[Call]:
+    """Return a segment's calls, of the user's functions those that read what was examined."""
+    if examination.refused:
+        return segment.calls
+    outsides = dict(zip(map(id, segment.own), examination.outsides, strict=True))
+    found = list(segment.calls)
+    for k, (register, function, step) in enumerate(found):
+        if id(step) in outsides:
+            bound = outsides[id(step)].bound(recorder)
+            given = replace(step, args=bound.value(step.args), kwargs=bound.values(step.kwargs))
+            found[k] = register, bound.value(function), given
+    return found
