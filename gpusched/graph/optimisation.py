@@ -10,7 +10,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
-from gpusched.adapters.tasks import Task, execute_subgraph
+from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
@@ -140,19 +140,11 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
 
 
 def _in_whole_chunks(table: Table) -> Table:
-    if not any(map(_cuts, table.tasks.values())):
+    if not any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
         return table
     from gpusched.graph.passes.reducewhole import whole_chunks
 
     return whole_chunks(table)
-
-
-def _cuts(node: Any) -> bool:
-    """Return whether a task cuts pieces off chunks, by itself or with what it computes of them."""
-    if type(node) is not Task:
-        return False
-    inside = node.args[0].values() if node.func is execute_subgraph else ()
-    return bool(cuts_of(node)) or any(type(each) is Task and cuts_of(each) for each in inside)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

@@ -170,15 +170,3 @@ def test_each_task_is_taken_apart_once_and_joins_are_asked_once(
     reduced_first(whole_chunks(table_of(((x * 2 + 1) ** 2).sum(axis=0))), 1)
     assert {name for name, _ in asked} == {"flattened", "_chunks_of"}
     assert set(asked.values()) == {1}
-
-
-def test_pieces_that_dask_fuses_with_what_is_computed_of_them() -> None:
-    """No task does nothing but cut then."""
-    values = np.arange(6 * 12500 * 4.0).reshape(-1, 4)
-    x = da.from_array(values, chunks=(12500, 4)) + 0
-    total = (x.rechunk({0: 625}) * 2 + 1).sum(axis=0)
-    with gpusched.disable():
-        plain = tasks_of(total)
-    with gpusched.enable():
-        assert tasks_of(total) < plain / 10
-        np.testing.assert_allclose(total.compute(), (values * 2 + 1).sum(axis=0))
