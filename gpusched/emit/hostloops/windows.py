@@ -46,7 +46,7 @@ class Windows(Nest):
         outputs = list(zip(self.outputs, self.kernel.outputs, strict=True))
         depth, rows = self.depth, f"n{self.around}"
         self.hoist(self.still)
-        self.each("start", f"n{self.innermost}", f"({ROOM + 1} - {rows})")
+        self.open_every("start", f"n{self.innermost}", f"({ROOM + 1} - {rows})")
         self.write(f"count = min({ROOM + 1} - {rows}, n{self.innermost} - start)")
         self.to_start(self.operands)
         self.write(f"left, before, length, size = {rows}, 0, 1, count + {rows} - 1")
@@ -90,13 +90,13 @@ class Windows(Nest):
         """
         windows, rows = f"n{self.around}", f"n{self.around + 1}"
         self.parts(WINDOW_COLUMNS)
-        self.each("first", windows, rows)
+        self.open_every("first", windows, rows)
         self.write(f"last = min(first + {rows}, {windows}) - 1")
         # Rows that no window begins with are written to the last window's place, before it is.
         self.join_rows(f"range(first + {rows} - 1, first - 1, -1)", "min(row, last)")
         self.join_rows(f"range(first + {rows}, last + {rows})", f"row - {rows} + 1", True)
 
-    def each(self, name: str, count: str, step: str) -> None:
+    def open_every(self, name: str, count: str, step: str) -> None:
         """Open a loop over every so many of something.
 
         A range of these would raise an error of steps of zero, for which machine code would need
