@@ -204,7 +204,7 @@ def test_tasks_that_are_put_together_are_the_same_in_every_process(tmp_path: Pat
     script.write_text(
         "import dask, dask.array as da, gpusched, numpy as np\n"
         "from gpusched.backends.cache import kernels\n"
-        "from gpusched.graph import merging\n"
+        "from gpusched.graph.passes import merging\n"
         "merging.threads = lambda: 1\n"
         "x = da.from_array(np.ones((8, 5)), chunks=(2, 5), name='x').persist()\n"
         "with gpusched.enable(), dask.config.set({'gpusched.fusion.merge-bytes': 1}):\n"

@@ -15,7 +15,7 @@ import pytest
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.graph import known  # noqa: F401  which says what knows numba
+from gpusched.graph.functions import known  # noqa: F401  which says what knows numba
 from gpusched.kernels.jitted import Jitted
 from gpusched.record.catalogue import recorded_form
 from gpusched.store.statistics import reset_statistics, statistics

@@ -19,7 +19,7 @@ import pytest
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.graph import known  # noqa: F401  which says what knows numba
+from gpusched.graph.functions import known  # noqa: F401  which says what knows numba
 from gpusched.kernels.vectorized import Vectorized
 from gpusched.record import catalogue
 from gpusched.record.catalogue import recorded_form
