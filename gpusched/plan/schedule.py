@@ -23,6 +23,7 @@ from gpusched.plan.expression import (
     children,
     postorder,
 )
+from gpusched.plan.layout import axis_order
 from gpusched.plan.plan import Registers
 
 Materialised = dict[int, int]
@@ -136,14 +137,14 @@ def _order(node: Node, done: Materialised, contents: Registers,
            found: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:  # fmt: skip
     """Return the axes of loops over a node from the outermost one, counted from the last axis.
 
-    They are in the order that the memory of what is read has, as in `gpusched.plan.layout`.
+    The memory of what is read says which, where a last axis of windows is reduced.
     """
     register = node.register if isinstance(node, Leaf) else done.get(id(node))
     strides = () if register is None else getattr(contents[register], "strides", ())
     whole = node.ndim == len(strides)  # and no table
     if whole and all(step or n == 1 for step, n in zip(strides, node.shape, strict=True)):
-        # Of axes with the same steps, the last one is that of windows.
-        order = sorted(range(node.ndim), key=lambda axis: (-abs(strides[axis]), -axis))
+        steps = tuple([step // node.dtype.itemsize for step in strides])
+        order = axis_order(node.shape, [steps], axes=(node.ndim - 1,))
         return tuple([axis - node.ndim for axis in order])
     alike = (found[id(each)] for each in children(node) if each.shape == node.shape)
     return next(alike, tuple(range(-node.ndim, 0)))

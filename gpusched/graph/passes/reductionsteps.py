@@ -69,16 +69,16 @@ def steps_after(task: Any) -> tuple[Any, ...]:
         return ()
     if len(task.args) != 1 or key_of_argument(task.args[0]) is None:
         return ()
-    after = _AFTER.get(id(bare(task.func)), ())
-    _, _, options = applied(task.func, (), task.kwargs)
-    # Each of several results would be rounded.
-    halves = options.get("dtype") == HALF
-    return after if after and _are_dask_s(task.func, options) and not halves else ()
+    function, args, options = applied(task.func, (), task.kwargs)
+    # Each of several results of float16 would be rounded.
+    if args or not _are_dask_s(options) or options.get("dtype") == HALF:
+        return ()
+    return _AFTER.get(id(function), ())
 
 
-def _are_dask_s(function: Any, options: Mapping[str, Any]) -> bool:
+def _are_dask_s(options: Mapping[str, Any]) -> bool:
     """Return whether a step has no options but those that dask's own reductions have."""
-    return not applied(function, (), {})[1] and all(
+    return all(
         name in _SHAPING or any(value is each for each in _FUNCTIONS.get(name, ()))
         for name, value in options.items()
     )
@@ -145,9 +145,7 @@ def step_of(task: Any) -> Step | None:
         joined, function = kwargs["axes"], function.funcs[0]
     function, given, kwargs = applied(function, (), task.kwargs)
     axes, keepdims = kwargs.get("axis"), kwargs.get("keepdims", False)
-    if given or type(axes) is not tuple or type(keepdims) is not bool:
-        return None
-    if not _are_dask_s(function, kwargs):
+    if given or type(axes) is not tuple or type(keepdims) is not bool or not _are_dask_s(kwargs):
         return None
     items = list(leaves(task.args[0]))
     deep = all(len(place) == len(axes) for place, _ in items)
