@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,7 +44,8 @@ def whole_chunks(table: Table) -> Table:
     A reduction has the same terms then, joined in another order, as where dask had not cut the
     chunks. Where a chunk cannot stay whole, nothing is done: no pieces are joined.
     """
-    found = _Joining(table).run() if _may_reduce_pieces(table) else None
+    pieces = {key for key, node in table.tasks.items() if _is_piece(node)}
+    found = _Joining(table).run() if _may_reduce_pieces(table, pieces) else None
     if found is not None:
         joined, keys = found
         attempt = replace(joined, apart=Counter())
@@ -52,17 +53,16 @@ def whole_chunks(table: Table) -> Table:
         if whole is not None:
             table.apart.update(attempt.apart)
             return replace(whole, apart=table.apart)
-    return unsplit(table)
+    return unsplit(table) if pieces else table
 
 
-def _may_reduce_pieces(table: Table) -> bool:
+def _may_reduce_pieces(table: Table, pieces: Set[Any]) -> bool:
     """Return whether a task may reduce what is computed of the pieces of one place alone.
 
     Nothing is taken apart where none does: most pieces are joined with those of other chunks.
     """
     tasks = table.tasks
-    known = {key: True for key, node in tasks.items() if _is_piece(node)}
-    pieces = set(known)
+    known = dict.fromkeys(pieces, True)
 
     def operands(key: Any) -> list[Any]:
         return [k for k in tasks[key].dependencies if k in tasks and k not in known]
@@ -393,8 +393,7 @@ def _parted(table: Table) -> dict[Any, Any]:
             ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
         for end in (*ends, last):
             group = _computed_from(end, inner, set(ends) - {end})
-            nodes = [inner[k] for k in group]
-            found[end] = Task.fuse(*nodes, key=end) if len(nodes) > 1 else nodes[0]
+            found[end] = table.fused([inner[k] for k in group], end)
     return found
 
 
