@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpusched.emit.floatingpoint import collecting, heeded
+from gpusched.graph.running.blocks import parts
 from gpusched.graph.running.inlined import Inlining
-from gpusched.graph.running.tiled import Tiled, arranged, call_each, parts
+from gpusched.graph.running.tiled import Tiled, arranged, call_each
 from gpusched.plan.plan import Plan, Registers, last_uses
 from gpusched.record.steps import ProgramStep
 
