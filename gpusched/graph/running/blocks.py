@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -102,9 +103,20 @@ class Blocks:
     parts: list[tuple[slice, Any]]
     """What they are for arrays that are refused here, by `gpusched.graph.running.tiled.parts`."""
 
+    @cached_property
+    def has_windows(self) -> bool:
+        """Whether windows are among what is between."""
+        return any(step.function is sliding_window_view for _, step in self.stretch.steps)
+
     def run(self, registers: Any) -> bool:
-        """Write the outputs to `registers`; return False, with nothing written, if it cannot."""
+        """Write the outputs to `registers`; return False, with nothing written, if it cannot.
+
+        NumPy reports errors of whole arrays, but where there are windows: of each block then, as it
+        does of dask's pieces, since whole arrays may not fit.
+        """
         reason = self._refusal(registers)
+        if reason is tiled.REPORTED and self.has_windows:
+            reason = self.run_aloud(registers)
         if reason is not None:
             with updating() as counters:
                 counters.apart["tile", reason] += 1
@@ -112,25 +124,54 @@ class Blocks:
 
     def _refusal(self, registers: Any) -> Reason | None:
         """Do what `run` does; return why it cannot be done, or None."""
-        values = {k: registers[k] for k in self.stretch.inputs}
-        shape = tiled.REPORTED if self.stretch.reported else _shape(list(values.values()))
-        if isinstance(shape, Reason):
-            return shape
+        if self.stretch.reported:
+            return tiled.REPORTED
         errors: list[Any] = []
         try:
             with collecting(heeded(), errors.append):
-                division = _division(self.stretch, values, shape)
-                found = None if division is None else _Run(self.stretch, division).results()
+                found = self._results(self.stretch, registers)
         except Exception as error:  # noqa: BLE001  Whole chunks raise it, after earlier calls' errors
             errors.append(error)
         if errors:
             self.stretch.reported = True
             return tiled.REPORTED
-        if found is None:
-            return DEPENDENT if division is None else tiled.ORDER
-        for register, value in found.items():
-            registers[register] = value
-        return None
+        return _written(found, registers)
+
+    def run_aloud(self, registers: Any, reported: bool = False) -> Reason | None:
+        """Write the outputs to `registers`; return why that cannot be, with nothing written.
+
+        Parameters
+        ----------
+        registers
+            Of the program.
+        reported
+            Whether dask's own functions are called, as their errors are wanted.
+        """
+        stretch = self.stretch
+        if reported:
+            steps = [(k, replace(s, function=plain_for(s.function))) for k, s in stretch.steps]
+            stretch = replace(stretch, steps=steps)
+        return _written(self._results(stretch, registers), registers)
+
+    def _results(self, stretch: Stretch, registers: Any) -> dict[int, Any] | Reason:
+        """Return the outputs, or why they cannot be put together of blocks."""
+        values = {k: registers[k] for k in stretch.inputs}
+        shape = _shape(list(values.values()))
+        if isinstance(shape, Reason):
+            return shape
+        division = _division(stretch, values, shape)
+        if division is None:
+            return DEPENDENT
+        return _Run(stretch, division).results() or tiled.ORDER
+
+
+def _written(found: dict[int, Any] | Reason, registers: Any) -> Reason | None:
+    """Write outputs to `registers`; return why there are none, if so."""
+    if isinstance(found, Reason):
+        return found
+    for register, value in found.items():
+        registers[register] = value
+    return None
 
 
 def _shape(values: list[Any]) -> tuple[int, ...] | Reason:
