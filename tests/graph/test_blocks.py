@@ -21,11 +21,18 @@ from gpusched.adapters.arrays import nanmax_skip
 from gpusched.graph.functions import moments
 from gpusched.graph.running import tiled
 from gpusched.graph.running.blocks import Blocks, parts
+from gpusched.graph.running.calling import Calling
 from gpusched.graph.running.tiled import call_each
 from gpusched.plan.plan import Register, last_uses
 from gpusched.record.steps import ProgramStep
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+WINDOWS: list[Call] = [
+    (sliding_window_view, ("0", 30, 0), {}), (np.subtract, ("1", "1"), {}),
+    (np.multiply, ("2", "2"), {}), (chunk.sum, ("3",), {"axis": (2,), "keepdims": True}),
+]  # fmt: skip
+"""Of which nothing but the sums is as large as the array."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -210,3 +217,32 @@ def test_whole_chunks_need_no_more_memory_than_their_pieces(
         expected, plain = peak()
     np.testing.assert_allclose(result, expected, rtol=1e-12)
     assert ours < max(plain, values.nbytes // 4)
+
+
+@pytest.mark.parametrize("call", ["one_by_one", "in_tiles"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
+def test_errors_of_windows_are_reported_in_little_memory(call: str, dtype: str) -> None:
+    x = np.ones((400, 500), dtype)
+    x[7, 7] = np.inf
+    steps = steps_of(WINDOWS, 1)
+    expected = [x, *[None] * len(steps)]
+    with np.errstate(all="ignore"):
+        call_each(steps, last_uses([s.registers for _, s in steps], {4}), expected)
+    found = [x, *[None] * len(steps)]
+    calling = Calling(steps, [], {0, 4}, (4,))
+    tracemalloc.start()
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in subtract"):
+        getattr(calling, call)(found)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert_same(found[4], expected[4])
+    assert most < 5 * x.nbytes
+
+
+@pytest.mark.parametrize("call", ["one_by_one", "in_tiles"])
+def test_what_windows_raise_is_raised(call: str) -> None:
+    x = np.ones((400, 500))
+    x[7, 7] = np.inf
+    steps = steps_of(WINDOWS, 1)
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="subtract"):
+        getattr(Calling(steps, [], {0, 4}, (4,)), call)([x, *[None] * len(steps)])

@@ -28,7 +28,7 @@ NUMBERS = (bool, int, float, complex, np.generic, type(None))
 """Types of operands that are the same for all elements."""
 
 _SUMS = (chunk.sum, chunk.nansum, np.sum, np.nansum)
-"""What variances add with."""
+"""What means and variances add with."""
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,10 @@ def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = No
     return Divided(x.ndim - len(axes), left)
 
 
-def _moments(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None, order: int = 2,
+def _counted(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None, order: int = 2,
              sum: Any = chunk.sum, numel: Any = reductions.numel,
              implicit_complex_dtype: Any = False) -> Divided:  # fmt: skip
-    """Return what the first step of dask's variances returns."""
+    """Return what the first step of dask's means and variances returns."""
     if sum not in _SUMS or numel not in (reductions.numel, reductions.nannumel):
         raise DependentError
     return _reduced(x, axis=axis, keepdims=keepdims)
@@ -230,7 +230,8 @@ _FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
     (concatenate2, _joined),
     (concatenate_shaped, _shaped),
     (reductions.mean_agg, _aggregated),
-    (reductions.moment_chunk, _moments),
+    (reductions.mean_chunk, _counted),
+    (reductions.moment_chunk, _counted),
     (reductions.moment_agg, _aggregated),
     (sliding_window_view, _windows),
 )

@@ -367,7 +367,7 @@ class _Unsplitting:
         """
         taken = [each for each in family.operands if each.taken is not None]
         wholes = [whole for each in [family, *taken] for whole in self._wholes(each)
-                  if windows or not _are_windows(each, whole[2])]  # fmt: skip
+                  if windows or not _are_windows(each, *whole)]  # fmt: skip
         return max([itemsize * math.prod(shape) for _, itemsize, shape in wholes], default=0)
 
     def _wholes(self, family: Family) -> list[tuple[Any, int, Place]]:
@@ -503,16 +503,17 @@ class _Unsplitting:
         """
         fused = not family.given and self._tasks[family.first].func is execute_subgraph
         for key, itemsize, shape in self._wholes(family):
-            if _are_windows(family, shape):
+            if _are_windows(family, key, itemsize, shape):
                 continue
             names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
             for name in names:
                 self._table.sizes.add(name, itemsize, shape)
 
 
-def _are_windows(family: Family, shape: Place) -> bool:
-    """Return whether what a task makes of pieces has more axes than these, as only windows have."""
-    return len(shape) > max([each.divided.ndim for each in family.operands], default=len(shape))
+def _are_windows(family: Family, key: Any, itemsize: int, shape: Place) -> bool:
+    """Return whether an array inside a task has more axes than its operands: those of windows."""
+    operands = [each.divided.ndim for each in family.operands]
+    return key != family.first and len(shape) > max(operands, default=len(shape))
 
 
 def _chunks_of(node: Any) -> Sequence[Any]:

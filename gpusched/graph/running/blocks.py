@@ -162,6 +162,9 @@ class Blocks:
         division = _division(stretch, values, shape)
         if division is None:
             return DEPENDENT
+        halves = any(getattr(value, "dtype", None) == np.float16 for value in values.values())
+        if halves and division.ends:
+            return HALVES
         return _Run(stretch, division).results() or tiled.ORDER
 
 
@@ -184,7 +187,7 @@ def _shape(values: list[Any]) -> tuple[int, ...] | Reason:
         return tiled.SMALL
     if not all(in_c_order(array) for array in arrays if array.shape == shape):
         return tiled.ORDER
-    return HALVES if any(array.dtype == np.float16 for array in arrays) else shape
+    return shape
 
 
 class Divided(NamedTuple):
