@@ -149,7 +149,7 @@ def test_windows_themselves_stay_in_pieces() -> None:
 @pytest.mark.parametrize("weights", [np.arange(12.0), np.arange(1.0, 13).reshape(1, 12, 1)])
 def test_what_is_not_the_same_for_all_pieces_stays_in_pieces(weights: Any) -> None:
     x = da.from_array(VALUES[:, :4, :4], chunks=(6, 4, 4)).rechunk((6, 2, 2))
-    array = (x * da.from_array(weights[..., :4] if weights.ndim == 1 else weights[:, :4], chunks=-1))
+    array = x * da.from_array(weights[..., :4] if weights.ndim == 1 else weights[:, :4], chunks=-1)
     compared(array + 1)
 
 
@@ -207,8 +207,16 @@ def test_values_whatever_the_pieces(
         (Task("y", operator.add, TaskRef("x"), np.ones((1, 1, 1))), False),
         (Task("y", concatenate_shaped, List(TaskRef("x"), np.ones((4, 4))), [2, 1]), False),
         (Task("y", reductions.moment_chunk, TaskRef("x"), axis=(0,), keepdims=True), True),
-        (Task("y", partial(reductions.moment_chunk, sum=np.cumsum), TaskRef("x"), axis=(0,),
-              keepdims=True), False),
+        (
+            Task(
+                "y",
+                partial(reductions.moment_chunk, sum=np.cumsum),
+                TaskRef("x"),
+                axis=(0,),
+                keepdims=True,
+            ),
+            False,
+        ),
         (Task("y", sqrt, TaskRef("x")), True),
         (Task("y", operator.add, TaskRef("x"), TaskRef("other")), False),
         (Task("y", np.max, TaskRef("x"), axis=(0,), keepdims=True), True),

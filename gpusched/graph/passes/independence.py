@@ -154,17 +154,33 @@ def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = No
     return Divided(x.ndim - len(axes), left)
 
 
-def _counted(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None, order: int = 2,
-             sum: Any = chunk.sum, numel: Any = reductions.numel,
-             implicit_complex_dtype: Any = False) -> Divided:  # fmt: skip
+def _counted(
+    x: Any,
+    *,
+    axis: Any = None,
+    keepdims: Any = False,
+    dtype: Any = None,
+    order: int = 2,
+    sum: Any = chunk.sum,  # noqa: A002  as dask names it
+    numel: Any = reductions.numel,
+    implicit_complex_dtype: Any = False,
+) -> Divided:
     """Return what the first step of dask's means and variances returns."""
     if sum not in _SUMS or numel not in (reductions.numel, reductions.nannumel):
         raise DependentError
     return _reduced(x, axis=axis, keepdims=keepdims)
 
 
-def _aggregated(pairs: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None,
-                order: int = 2, ddof: Any = 0, sum: Any = np.sum) -> Divided:  # fmt: skip
+def _aggregated(
+    pairs: Any,
+    *,
+    axis: Any = None,
+    keepdims: Any = False,
+    dtype: Any = None,
+    order: int = 2,
+    ddof: Any = 0,
+    sum: Any = np.sum,  # noqa: A002  as dask names it
+) -> Divided:
     """Return what the last step of means and variances returns of the results of one chunk."""
     if sum not in _SUMS:
         raise DependentError
