@@ -95,6 +95,11 @@ class LazyChunk(NDArrayOperatorsMixin):
         """Whether the chunk is a view that nothing has read so far (see `viewed`)."""
         return self._view is not None
 
+    def again(self) -> LazyChunk:
+        """Return another object that stands for the same array, which neither may change."""
+        self._fresh = False
+        return LazyChunk(self._recorder, self._known, scalar=self._scalar, view=self._view)
+
     # What is known without computing ------------------------------------------------------
 
     @property
@@ -136,16 +141,20 @@ class LazyChunk(NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __repr__(self) -> str:
+        if self._recorder.closed:
+            self._recorder.stop(GraphBreak.OWN_DECIDES("formats a chunk"))
         return f"<lazy chunk {self.dtype} {self.shape}>"
 
     # NumPy's protocols --------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         with recording(self._recorder) as recorder:
+            inputs, kwargs = kept(recorder, inputs), kept(recorder, kwargs)
             return SPECIAL["__array_ufunc__"](recorder, self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         with recording(self._recorder) as recorder:
+            args, kwargs = kept(recorder, args), kept(recorder, kwargs)
             handler = HANDLERS.get(func)
             try:
                 if handler is None:
@@ -179,6 +188,7 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> Any:
         with recording(self._recorder) as recorder:
+            index = kept(recorder, index)
             items = index if type(index) is tuple else (index,)
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
@@ -198,6 +208,8 @@ class LazyChunk(NDArrayOperatorsMixin):
                copy: bool = True) -> Any:  # fmt: skip
         """Record a conversion to another dtype."""
         with recording(self._recorder) as recorder:
+            if isinstance(dtype, LazyChunk):  # NumPy makes no dtype of an array.
+                recorder.stop(GraphBreak.VALUES("takes an array for a dtype"))
             target = np.dtype(dtype)
             if copy is False and target == self.dtype and order == "K":
                 return noted(recorder, self, CONVERT, (self, target))
@@ -234,6 +246,7 @@ class LazyChunk(NDArrayOperatorsMixin):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with recording(self._recorder) as recorder:
+                args, kwargs = kept(recorder, args), kept(recorder, kwargs)
                 try:
                     found = honoured(method, recorder, self, *args, **kwargs)
                     return noted(recorder, found, methodcaller(name), (self, *args), kwargs)
@@ -279,7 +292,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     # What leaves the recording ------------------------------------------------------------
 
     def _value(self, how: str) -> np.ndarray:
-        self._recorder.escaped(GraphBreak.VALUES(f"a chunk's values were asked for ({how})"))
+        self._recorder.escaped(GraphBreak.VALUES(f"asks for a chunk's values ({how})"))
         return self._recorder.array(self._node)
 
     def __bool__(self) -> bool:
@@ -310,15 +323,31 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._recorder.go_through(len(self))
         return map(self.__getitem__, range(len(self)))
 
+    def __round__(self, ndigits: int | None = None) -> Any:
+        found: Any = self._value("round")[()]
+        return round(found, ndigits)
+
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         with recording(self._recorder) as recorder:
-            SPECIAL["__setitem__"](recorder, self, index, value)
+            SPECIAL["__setitem__"](recorder, self, kept(recorder, index), kept(recorder, value))
 
     def __reduce__(self) -> Any:
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
+
+
+def kept(recorder: Recorder, structure: Any) -> Any:
+    """Return what a function of the user's has given a call, for a plan to keep.
+
+    Arrays of its own, and lists, it may change afterwards.
+    """
+    return changed(structure, _copied) if recorder.closed else structure
+
+
+def _copied(item: Any) -> Any:
+    return item.copy() if type(item) is np.ndarray else item
 
 
 def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats: bool = False,
@@ -444,6 +473,12 @@ def is_scalar(chunk: LazyChunk) -> bool:
 def was_own(chunk: LazyChunk) -> bool:
     """Return whether nothing shared memory with an array when it was made."""
     return chunk._owned
+
+
+def seen_by_others(structure: Any) -> None:
+    """Have no lazy chunk inside a structure change in place from now on."""
+    for chunk in chunks_in(structure):
+        chunk._fresh = False
 
 
 def lazies(structure: Any) -> list[Node]:

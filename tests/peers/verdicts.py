@@ -17,7 +17,7 @@ from typing import Any
 from gpusched.breaks import Reason
 from gpusched.graph.functions import libraries
 from gpusched.graph.functions.partials import bare
-from gpusched.graph.safety import examination, interpreter
+from gpusched.graph.safety import check, examination
 
 _found: dict[tuple[str, int, str], set[Reason | None]] = {}
 """By file, line and name, why a function was refused; None where it was not."""
@@ -51,7 +51,7 @@ def package(value: Any) -> str:
 def pytest_configure(config: Any) -> None:
     """Note verdicts from now on."""
     examination.examined = examined
-    for module in (examination, interpreter):
+    for module in (examination, check):
         vars(module)["package"] = package
 
 

@@ -16,7 +16,7 @@ from gpusched.graph.running.decisions import Direct, Plans, Waiting
 from gpusched.graph.running.inlined import Inlining
 from gpusched.graph.running.inputs import first_device, flat
 from gpusched.graph.running.moved import Moved, leave
-from gpusched.graph.running.traced import Trace
+from gpusched.graph.running.traced import StoppedError, Trace
 from gpusched.placed import hosted
 from gpusched.plan import tiers
 from gpusched.plan.expression import UnrecordableError
@@ -68,6 +68,8 @@ class Recording:
         self._inlining = Inlining(len(registers)) if unfused else None
         self._layout: Any = None
         """How the plan lays results out, while it is not known whether NumPy does so."""
+        self._divided: list[Segment] = []
+        """The segment's parts, if a function of the user's has stopped."""
         self._plans: Plans | None = None
         """The plan, and those for other inputs of the kind; None if it is not kept."""
         self._results: tuple[Any, float] | None = None
@@ -90,6 +92,9 @@ class Recording:
             segment.remembered.add(self._key, Waiting(recorder.missing))
             recorder.postponed.discard()
             segment.unfused(recorder.missing, self._key, self._inputs, self._registers)
+        elif self._divided and not recorder.moved:
+            recorder.postponed.discard()
+            segment.run_apart(self._divided, self._registers)
         elif isinstance(found, Direct):
             recorder.postponed.discard()
             segment.direct(found, self._registers, self._key)
@@ -103,6 +108,9 @@ class Recording:
             return self._planned()
         except _RAISED:
             raise
+        except StoppedError as stopped:
+            self._divided = self._segment.divided(self._recorder.step)
+            return self._segment.without(stopped.reason)
         except UnrecordableError as reason:
             return self._segment.without(reason.reason)
         except Exception as error:  # noqa: BLE001  _call_after decides

@@ -106,6 +106,8 @@ class Segment:
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
+        self.apart: list[Segment] = []
+        """What runs instead: one function of the user's stops when it is recorded."""
         self._examination: Examination | None = None
 
     def as_it_is(self, inputs: Sequence[Any]) -> Segment:
@@ -128,6 +130,51 @@ class Segment:
         inner.overrides, inner.remaining = self.overrides, self.remaining
         inner.shown = self.shown
         self.cut = CutFirst(tuple(leading), inner)
+
+    def divided(self, register: int) -> list[Segment]:
+        """Return what runs before a call, the call, and what runs after it, each by itself.
+
+        Parameters
+        ----------
+        register
+            Of the call's result.
+
+        Returns
+        -------
+        list of Segment
+            Empty if there is nothing else.
+        """
+        behind = {register}
+        for result, step in self.steps:
+            if step.registers & behind:
+                behind.add(result)
+        parts = [
+            [each for each in self.steps if each[0] not in behind],
+            [each for each in self.steps if each[0] == register],
+            [each for each in self.steps if each[0] in behind and each[0] != register],
+        ]
+        found = [self._part(part) for part in parts if part]
+        return found if len(found) > 1 else []
+
+    def _part(self, steps: Steps) -> Segment:
+        """Return the segment of some of the calls."""
+        made = {register for register, _ in steps}
+        read = {r for register, step in self.steps if register not in made for r in step.registers}
+        needed = set().union(*(step.registers for _, step in steps)) - made
+        outputs = tuple(sorted(made & (read | set(self.outputs))))
+        given = [each for each in self.given if each[0] in needed]
+        part = Segment(steps, tuple(sorted(needed)), outputs, True, given=given)
+        part.overrides, part.remaining, part.errors = self.overrides, self.remaining, self.errors
+        part.shown, part.returns = self.shown, self.returns
+        return part
+
+    def run_apart(self, parts: list[Segment], registers: Registers) -> None:
+        """Run parts of the segment instead of it, from now on."""
+        self.apart = parts
+        for part in parts:
+            part.run_whole(registers)
+        for register in {r for part in parts for r in part.outputs}.difference(self.outputs):
+            registers[register] = None
 
     # Running ----------------------------------------------------------------------------
 
@@ -164,6 +211,8 @@ class Segment:
         if examination.refused:
             return self.direct(Direct(*examination.refused), registers)
         moved = registers if isinstance(registers, Moved) else None
+        if self.apart and moved is None:
+            return self.run_apart(self.apart, registers)
         key = self.key(inputs, moved is not None)
         found = self.remembered.known(key)
         others: Plans | None = None
@@ -369,7 +418,7 @@ class Segment:
         if found is None or not found.holds():
             found = Examination.of(self.own)
             self.remembered.clear()
-            self._examination = found
+            self._examination, self.apart = found, []
         return found
 
     def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:

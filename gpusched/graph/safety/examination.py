@@ -16,14 +16,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import known
 from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.functions.partials import applied, bare, name_of
-from gpusched.graph.safety.kinds import (
-    Items,
-    Kind,
-    Known,
-    Listing,
-    is_constant,
-    is_settled,
-)
+from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
 from gpusched.graph.safety.outside import Outside
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own_traits
@@ -58,8 +51,8 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     if package(function) in FUNCTIONS:
         return Verdict(LIBRARY)
     # Programs that call no functions of the user's do without.
-    from gpusched.graph.safety.calls import Unsafe
-    from gpusched.graph.safety.interpreter import examine
+    from gpusched.graph.safety.check import examine
+    from gpusched.graph.safety.listed import Unsafe
 
     outside = Outside()
     try:
@@ -86,21 +79,19 @@ def _spread(
 def kind_of(value: Any) -> Any:
     """Return the kind of an argument of a task's or of a program's call."""
     if isinstance(value, TaskRef | GraphNode | Register | np.ndarray):
-        return Kind.ARRAY
-    if is_constant(value):
-        return Known(value, "an argument")
+        return Kind.OTHER
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
-    if type(value) is list:
-        items = tuple(map(kind_of, value))
-        return Listing(items) if all(map(_is_harmless, items)) else Kind.OTHER
+    if type(value) is list and all(map(_is_harmless, value)):
+        return Kind.OTHER
     return Known(value, "an argument")
 
 
-def _is_harmless(kind: Any) -> bool:
-    if isinstance(kind, Items):
-        return all(map(_is_harmless, kind.items))
-    return kind is Kind.ARRAY or is_settled(kind) or isinstance(kind, Listing)
+def _is_harmless(value: Any) -> bool:
+    """Return whether a list of arguments may hold a value: a chunk, a number, or such a list."""
+    if type(value) in (list, tuple):
+        return all(map(_is_harmless, value))
+    return kind_of(value) is Kind.OTHER or is_constant(value)
 
 
 def _said_of_object(function: Any) -> Reason:
