@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from functools import reduce
@@ -60,6 +61,18 @@ p = [x]; p[0] += 1
 p = [y]; p.append(x); v = p.pop(); v += 1
 v = min([x.sum(), 3]); v += 1
 v = max([x[0]], key=len); v += 1
+y = y + changed_first(n, p=[y])
+p = ([y], 1); p[0].insert(0, n); v = p[0][0]; v.append(7)
+p = [y] if x.ndim == 2 else (y,); p.insert(0, n); v = p[0]; v.append(7)
+p = [y] if x.max() == 5 else (y,); p.insert(0, n); v = p[0]; v.append(7)
+p = {'a': [y]}; p['a'].insert(0, n); v = p['a'][0]; v.append(7)
+v = first_of(*(p := [[y]]), n=p.insert(0, n)); v.append(7)
+d = ({}, 1); v = d[0]; v['u'] = n; adds_if_given(y, **d[0])
+adds_if_given(y, **(d := {}), **{'u': n} if d is None else d)
+taken_options(y, n)
+adds_if_given(y, **{'u': n, MANY})
+adds_if_given(y, **{MANY, **{'u': n}})
+adds_if_given(y, **{'u': n, MANY, **{}})
 """
 """What others may see: the chunk, what shows it, and what is outside."""
 
@@ -153,8 +166,11 @@ global FACTOR; FACTOR = 3.0
 """
 """What may warn, raise, and call."""
 
+MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
+"""Items of a dictionary that Python builds one by one."""
+
 STATEMENTS = [
-    line.replace("\\n", "\n    ")
+    line.replace("\\n", "\n    ").replace("MANY", MANY)
     for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING).split("\n")
     if line
 ]
@@ -181,6 +197,25 @@ def add_to(u):
 def add_to_first(u, v):
     u += v
     return u
+
+def changed_first(l, p):
+    p.insert(0, l)
+    v = p[0]
+    v.append(7)
+    return len(v)
+
+def first_of(u, v, n=None):
+    return u
+
+def adds_if_given(v, u=None, **others):
+    if u is not None:
+        u.append(7)
+    return v
+
+def taken_options(v, l, **options):
+    d = options
+    d['u'] = l
+    return adds_if_given(v, **options)
 
 def doubled(u):
     return u * 2
@@ -233,6 +268,7 @@ PROGRAMS = [
     lambda x, f: x.map_blocks(f, dtype=float) * 2 + 1,
     lambda x, f: (x * 2 + 1) + x.map_blocks(f, dtype=float),
     lambda x, f: (x + 1).map_blocks(f, dtype=float).map_blocks(f, dtype=float) - x,
+    lambda x, f: x.map_blocks(f, f.__globals__["SEEN"], dtype=float),
 ]
 
 
@@ -260,7 +296,9 @@ def check(body: list[str], result: str, program: Callable[[da.Array, Any], da.Ar
 
 @pytest.mark.parametrize("number", range(len(STATEMENTS)))
 def test_what_a_function_does_is_done(number: int) -> None:
-    check([STATEMENTS[number]], RESULTS[0], PROGRAMS[number % len(PROGRAMS)])
+    gives_list = re.search(r"\bn\b", STATEMENTS[number])
+    program = PROGRAMS[-1] if gives_list else PROGRAMS[number % len(PROGRAMS)]
+    check([STATEMENTS[number]], RESULTS[0], program)
 
 
 @pytest.mark.parametrize("result", RESULTS)

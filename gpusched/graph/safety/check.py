@@ -28,7 +28,6 @@ from gpusched.graph.safety.kinds import (
     Items,
     Kind,
     Known,
-    Listing,
     Method,
     Options,
     is_constant,
@@ -165,7 +164,7 @@ def _given(function: types.FunctionType, args: list[Any], names: dict[str, Any])
         refuse(GraphBreak.OWN_CALLS, f"calls {function.__name__}, whose signature is declared")
     signature = inspect.Signature.from_callable(function, follow_wrapped=False)
     try:
-        found = dict(signature.bind(*map(settled, args), **names).arguments)
+        found = dict(signature.bind(*args, **names).arguments)
     except TypeError as error:
         said = f"calls {function.__name__} with other arguments than it has ({error})"
         refuse(GraphBreak.OWN_OBJECTS, said)
@@ -323,9 +322,16 @@ class Code:
         return None
 
     def pop(self, count: int) -> list[Any]:
-        """Take so many kinds off the stack, the topmost last."""
+        """Take so many kinds off the stack, the topmost last, to go anywhere."""
         found = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
+        return list(map(self.settled, found))
+
+    def settled(self, kind: Any) -> Any:
+        """Return the kind of what goes anywhere; items of lists are not followed any more."""
+        found = settled(kind)
+        if found is not kind:
+            self.use(kind)
         return found
 
     def taken(self, count: int) -> list[Any]:
@@ -343,11 +349,9 @@ class Code:
 
     def store(self, name: str, kind: Any) -> Ways:
         """Give a local variable a kind, and go on with the next instruction."""
-        if (name in self.code.co_cellvars and kind is not Kind.UNBOUND) or isinstance(
-            kind, Listing
-        ):
+        if name in self.code.co_cellvars and kind is not Kind.UNBOUND:
             self.use(kind)
-        self.variables[name] = settled(kind)
+        self.variables[name] = kind
         return None
 
     def held(self, name: str) -> Any:

@@ -12,6 +12,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.imports import from_module, imported
 from gpusched.graph.safety.kinds import (
+    Filling,
     Items,
     Kind,
     Known,
@@ -92,12 +93,10 @@ _rules({
     "POP_TOP END_FOR POP_ITER": lambda code, i: code.pop(1) and None,
     "PUSH_NULL": lambda code, i: code.push(Kind.NULL),
     "RETURN_GENERATOR LOAD_CLOSURE": lambda code, i: code.push(Kind.OTHER),
-    "COPY": lambda code, i: code.push(code.stack[-i.arg]),
     "LOAD_CONST LOAD_SMALL_INT": lambda code, i: code.push(Known(i.argval)),
     "LOAD_ASSERTION_ERROR": lambda code, i: code.push(Known(AssertionError)),
     "STORE_FAST": lambda code, i: code.store(i.argval, *code.pop(1)),
     "DELETE_FAST": lambda code, i: code.store(i.argval, Kind.UNBOUND),
-    "MAP_ADD": lambda code, i: code.taken(2) and None,
     "JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT": lambda code, i: [
         (i.argval, code.stack)
     ],
@@ -118,6 +117,13 @@ def _format(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
     code.use(*(kind for kind in given if kind is not Kind.TEXT))
     return code.push(Kind.TEXT)
+
+
+@rule("COPY")
+def _copy(code: Code, i: dis.Instruction) -> Ways:
+    depth = int(i.arg or 0)
+    code.stack[-depth] = code.settled(code.stack[-depth])
+    return code.push(code.stack[-depth])
 
 
 @rule("SWAP")
@@ -261,7 +267,7 @@ def _build(code: Code, i: dis.Instruction) -> Ways:
 
 @rule("LIST_APPEND LIST_EXTEND")
 def _extend(code: Code, i: dis.Instruction) -> Ways:
-    (more,) = code.pop(1)
+    more = code.stack.pop() if i.opname == "LIST_EXTEND" else code.pop(1)[0]
     into, place = code.stack[-int(i.arg or 0)], -int(i.arg or 0)
     items = items_of(more) if i.opname == "LIST_EXTEND" else None
     if items is not None and isinstance(into, Listing):
@@ -274,7 +280,7 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
 
 @rule("LIST_TO_TUPLE")
 def _to_tuple(code: Code, i: dis.Instruction) -> Ways:
-    (listing,) = code.pop(1)
+    listing = code.stack.pop()
     return code.push(Items(listing.items) if isinstance(listing, Listing) else Kind.NEW)
 
 
@@ -288,10 +294,19 @@ def _build_map(code: Code, i: dis.Instruction) -> Ways:
         keys = [Known(key) for key in code.pop(1)[0].value]
         values = code.pop(count)
     names = [key.value for key in keys if isinstance(key, Known) and type(key.value) is str]
+    if count == 0:
+        return code.push(Filling(()))
     if len(names) == count:
         return code.push(Options(tuple(zip(names, values, strict=True))))
     code.use(*keys, *values)
     return code.push(Kind.NEW)
+
+
+@rule("MAP_ADD")
+def _map_add(code: Code, i: dis.Instruction) -> Ways:
+    code.taken(2)
+    code.stack[-int(i.arg or 0)] = Kind.NEW
+    return None
 
 
 @rule("DICT_MERGE DICT_UPDATE")
@@ -309,8 +324,7 @@ def _dict_merge(code: Code, i: dis.Instruction) -> Ways:
 
 @rule("UNPACK_SEQUENCE")
 def _unpack(code: Code, i: dis.Instruction) -> Ways:
-    (kind,) = code.pop(1)
-    count = int(i.arg or 0)
+    kind, count = code.stack.pop(), int(i.arg or 0)
     items = items_of(kind)
     if items is None or len(items) != count:
         code.use(kind)
@@ -393,7 +407,7 @@ def _call_ex(code: Code, i: dis.Instruction) -> Ways:
     named = sys.version_info >= (3, 14) or int(i.arg or 0) & 1
     options = code.pop(1)[0] if named else Kind.NULL
     options = Options(()) if options is Kind.NULL else options
-    (given,) = code.pop(1)
+    given = code.stack.pop()
     (callee,) = [kind for kind in code.pop(2) if kind is not Kind.NULL]
     args = items_of(given)
     if isinstance(options, Options) and args is not None:

@@ -51,7 +51,7 @@ class Items:
 
 
 class Listing(Items):
-    """A list on the stack: what is done with it later, nobody knows (`settled`)."""
+    """A list that is nowhere but on the stack: it becomes `Kind.NEW` once it is anywhere else."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class Options:
     """A dictionary that nobody changes, with the kinds of its values."""
 
     names: tuple[tuple[str, Any], ...]
+
+
+class Filling(Options):
+    """An empty dictionary that is nowhere but on the stack, as with lists."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,8 @@ def same(left: Any, right: Any) -> bool:
 
 
 def settled(kind: Any) -> Any:
-    """Return the kind of what a variable has, which may be changed under another name."""
-    return Kind.NEW if isinstance(kind, Listing) or kind == Options(()) else kind
+    """Return the kind of what is not only on the stack: it may be changed under another name."""
+    return Kind.NEW if isinstance(kind, Listing | Filling) else kind
 
 
 def items_of(kind: Any) -> tuple[Any, ...] | None:
@@ -120,6 +124,7 @@ def joined(left: Any, right: Any) -> Any:
         return left
     if Kind.UNBOUND in (left, right):
         return right if left is Kind.UNBOUND else left  # Python raises if there is no value.
+    left, right = settled(left), settled(right)
     first, second = items_of(left), items_of(right)
     if first is not None and second is not None and len(first) == len(second):
         return Items(tuple(map(joined, first, second)))
