@@ -38,6 +38,10 @@ POWERS_OF_COMPLEX = ((int, 2), (int, -1), (float, 0.5))
 """Those of complex numbers, by their type: the others are `numpy.power`, which has other bits."""
 
 
+SEQUENCES = (list, tuple, str, bytes, bytearray)
+"""Types that Python repeats when a number multiplies them."""
+
+
 CONVERT = methodcaller("astype")
 """Stands for the method among the calls of a function."""
 
@@ -106,6 +110,13 @@ class LazyChunk(NDArrayOperatorsMixin):
     def dtype(self) -> np.dtype:
         """The dtype, as NumPy's array has it."""
         return self._like.dtype
+
+    @property
+    def __numpy_dtype__(self) -> np.dtype:
+        """What NumPy takes a chunk for that is given as a dtype: of an array, it makes none."""
+        if not self._scalar:
+            self._recorder.stop(GraphBreak.VALUES("takes an array for a dtype"))
+        return self.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -186,6 +197,21 @@ class LazyChunk(NDArrayOperatorsMixin):
             return np.square(self)
         return np.power(self, other)
 
+    def __mul__(self, other: Any) -> Any:
+        return super().__mul__(self._factor(other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return super().__rmul__(self._factor(other))
+
+    def __imul__(self, other: Any) -> Any:
+        return super().__imul__(self._factor(other))
+
+    def _factor(self, other: Any) -> Any:
+        """Return an operand of ``*``: scalars of NumPy's repeat sequences, and arrays do not."""
+        if self._scalar and isinstance(other, SEQUENCES):
+            self._recorder.stop(GraphBreak.VALUES("multiplies a sequence by a chunk's number"))
+        return other
+
     def __getitem__(self, index: Any) -> Any:
         with recording(self._recorder) as recorder:
             index = kept(recorder, index)
@@ -208,8 +234,6 @@ class LazyChunk(NDArrayOperatorsMixin):
                copy: bool = True) -> Any:  # fmt: skip
         """Record a conversion to another dtype."""
         with recording(self._recorder) as recorder:
-            if isinstance(dtype, LazyChunk):  # NumPy makes no dtype of an array.
-                recorder.stop(GraphBreak.VALUES("takes an array for a dtype"))
             target = np.dtype(dtype)
             if copy is False and target == self.dtype and order == "K":
                 return noted(recorder, self, CONVERT, (self, target))

@@ -123,6 +123,41 @@ y = y[: int(y.ndim)]
 y = y * x.ndim
 y = y.astype(x.dtype)
 y = y.astype(x)
+y = y.astype(np.dtype(x))
+y = y.astype(np.dtype(x[0, 0]))
+y = y + np.sum(x, dtype=x)
+y = y + np.sum(x, None, x)
+y = y + x.sum(dtype=x)
+y = y + x.cumsum(dtype=x, axis=0)
+y = y + np.mean(x, dtype=x)
+y = y + np.add(x, 1, dtype=x)
+y = y + np.zeros_like(x, dtype=x)
+y = y + np.zeros((2, 3), x)
+y = y + np.array([1, 2, 3], dtype=x)
+y = y + np.array([1, 2, 3], x)
+y = y + np.arange(3).sum(dtype=x)
+y = y + np.arange(3).sum(None, x)
+y = y + np.sum(np.arange(3), dtype=x)
+y = y + np.arange(3).astype(x)
+y = y + np.float64(np.arange(3)).astype(x)
+y = y + np.iinfo(x.argmax()).bits
+y = y + np.iinfo(x.astype(int)).bits
+y = y + np.finfo(x).bits
+y = y + np.finfo(x[0, 0]).bits
+y = y + (x.dtype == x)
+y = y + max(x, x.dtype)
+y = y + sum([1] * x.argmax())
+y = y + sum((1, 2) * x[1, 1].astype(int))
+y = y + sum(x.argmax() * [1, 2])
+p = [1, 2]; p *= x.argmax(); y = y + sum(p)
+p = [y, z]; p *= x[0, 0]; y = y + p[0]
+y = y + [1] * x[0, 0]
+y = y + [1, 2, 3] * x
+y = y + (1, 2, 3) * np.asarray(x.sum())
+y = y + len('ab' * x.argmax())
+k = x.argmax(); k *= [1, 2]; y = y + len(k)
+y = y + sum(operator.mul([1, 2], x.argmax()))
+y = y + np.multiply([1, 2, 3], x.argmax())
 y = y + range(x.shape[0])[1]
 y = y * max(x.sum(), 1.0)
 y = y * max(x.shape)
