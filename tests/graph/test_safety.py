@@ -337,7 +337,20 @@ def ignores_warnings_of_all(x: Any) -> Any:
     return np.log(x)
 
 
+HALF = 0.5
+
+
+def asks_for_a_number(x: Any, number: float = HALF) -> Any:
+    return x if number is HALF else x + 1
+
+
+def formats_its_own(x: Any) -> Any:
+    return x + len("%s" % np.arange(3.0))  # noqa: UP031
+
+
 UNSAFE = {
+    asks_for_a_number: "asks whether number, a float is HALF, a float",
+    formats_its_own: "formats a string",
     ignores_warnings: "calls catch_warnings, which is not recorded",
     ignores_warnings_of_all: "calls simplefilter, which",
     assigns: "assigns to elements",

@@ -336,6 +336,19 @@ def test_what_a_function_does_is_done(number: int) -> None:
     check([STATEMENTS[number]], RESULTS[0], program)
 
 
+def test_globals_that_are_another_mapping_are_asked() -> None:
+    class Names(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            return {"abs": np.sqrt}.get(name) or super().__getitem__(name)
+
+    names = Names(module(""))
+    exec("def made(x): return abs(x) + 1", names)
+    chunk = np.arange(6.0).reshape(2, 3)
+    x = da.Array({("x", 0, 0): chunk}, "x", ((2,), (3,)), np.dtype(float))
+    expected = names["made"](chunk)
+    same(PROGRAMS[0](x - 1, names["made"]).compute(scheduler="sync"), expected)
+
+
 @pytest.mark.parametrize("result", RESULTS)
 def test_what_a_function_returns_is_returned(result: str) -> None:
     check([], result, PROGRAMS[1])

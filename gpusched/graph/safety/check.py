@@ -95,6 +95,8 @@ class Examination:
         """Go through a function, for some arguments or for any."""
         if package(function) in FUNCTIONS:
             refuse(GraphBreak.OWN_CALLS, f"calls {function.__name__}, a library's own function")
+        if type(function.__globals__) is not dict:  # What another mapping has is its own affair.
+            refuse(GraphBreak.OWN_OBJECTS, f"calls {function.__name__}, whose globals are no dict")
         self.outside.function(function)
         given = None if args is None else _given(function, args, names or {})
         if given is None or function in self._running:

@@ -19,6 +19,7 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Options,
     is_constant,
+    is_one,
     is_own,
     items_of,
 )
@@ -225,7 +226,8 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
     left, _ = code.taken(2)
     if i.argrepr.endswith("=") and not is_own(left):
         refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
-    return code.push(Kind.NEW)
+    formats = isinstance(left, Known) and type(left.value) in (str, bytes) and "%" in i.argrepr
+    return code.push(Kind.TEXT if formats else Kind.NEW)
 
 
 @rule("BINARY_SUBSCR")
@@ -250,6 +252,9 @@ def _store(code: Code, i: dis.Instruction) -> Ways:
 @rule("IS_OP")
 def _is(code: Code, i: dis.Instruction) -> Ways:
     left, right = code.pop(2)
+    if not any(isinstance(kind, Known) and is_one(kind.value) for kind in (left, right)):
+        # Another constant without any difference may be another object.
+        refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known):
         return code.push(Known((left.value is right.value) != bool(i.arg)))
     if not isinstance(right, Known):

@@ -90,6 +90,11 @@ def is_constant(value: Any) -> bool:
     return type(value) in CONSTANTS or isinstance(value, np.dtype)
 
 
+def is_one(value: Any) -> bool:
+    """Return whether no other object is the `same` as a value."""
+    return not is_constant(value) or value is None or isinstance(value, bool | type)
+
+
 def same(left: Any, right: Any) -> bool:
     """Return whether two values are one object, or constants without any difference."""
     if left is right:
