@@ -336,6 +336,28 @@ def test_what_a_function_does_is_done(number: int) -> None:
     check([STATEMENTS[number]], RESULTS[0], program)
 
 
+@pytest.mark.parametrize("value", [
+    "(np.arange(3) * 1j).astype(float)", "np.arange(3.0).var(ddof=5)", "np.arange(0.0).mean()",
+    "np.finfo(None).eps", "int(np.complex128(2 + 1j))",
+    "[float(np.complex128(2)) for k in (1, 2, 3)]",
+])  # fmt: skip
+def test_what_warns_of_its_own_numbers_does_so_for_each_chunk(value: str) -> None:
+    made = module(written([f"y = y + {value}"], "y - z"))["made"]
+    x = da.from_array(np.arange(18.0).reshape(6, 3) % 4, chunks=(2, 3))
+
+    def warned() -> list[str]:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            (x + 1).map_blocks(made, dtype=float).compute(scheduler="sync")
+        return [str(each.message) for each in found]
+
+    with disable():
+        expected = warned()
+    assert len(expected) >= 3
+    assert warned() == expected
+    assert warned() == expected
+
+
 def test_globals_that_are_another_mapping_are_asked() -> None:
     class Names(dict[str, Any]):
         def __getitem__(self, name: str) -> Any:

@@ -17,6 +17,7 @@ from gpusched.graph.running.inlined import Inlining
 from gpusched.graph.running.inputs import NESTED
 from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
 from gpusched.graph.safety.kinds import is_constant
+from gpusched.graph.safety.outside import is_warning
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import Registers
 from gpusched.record.chunk import LazyChunk, lazies, node_of, seen_by_others
@@ -169,6 +170,11 @@ def of_the_users(recorder: Recorder, function: Callable[..., Any], /, *args: Any
         if not _is_result(found):
             recorder.stop(GraphBreak.OWN_CODE(f"returns a {type(found).__name__}"))
         return found
+    except TypeError as error:
+        if not is_warning(error):
+            raise
+        told = f"your function warns{_line(error)}"
+        raise StoppedError(GraphBreak.OWN_CODE(told)) from error
     except UnrecordableError as error:
         if recorder.missing:
             raise

@@ -24,10 +24,31 @@ from gpusched.record.recorded import Freezable
 
 _MISSING = object()
 
-_READ_BY_PYTHON = frozenset(
-    ("__name__", "__package__", "__spec__", "__path__", "__loader__", "__warningregistry__")
-)
-"""Names that Python itself reads of a module: for imports, and for warnings."""
+_READ_BY_PYTHON = frozenset(("__name__", "__package__", "__spec__", "__path__", "__loader__"))
+"""Names that Python itself reads of a module for imports."""
+
+_WARNS = {"__warningregistry__": "a function that is recorded warns"}
+"""What Python reads of the module that a warning is of: with no dictionary it raises instead.
+
+A function would warn once while it is recorded, and not for each chunk. Of chunks' numbers the plan
+warns, and of errors of its own ones (`gpusched.record.record.Recorder.own_numbers`).
+"""
+
+
+def is_warning(error: TypeError) -> bool:
+    """Return whether an error was raised as a function, bound to what it reads, would have warned.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from gpusched.graph.safety.outside import is_warning
+    >>> try:
+    ...     warnings.warn_explicit("", UserWarning, "", 1, registry="none")
+    ... except TypeError as error:
+    ...     is_warning(error)
+    True
+    """
+    return str(error) == "'registry' must be a dict or None"
 
 
 class Outside:
@@ -209,7 +230,7 @@ class Bound:
             found = self._made[id(names)] = types.ModuleType(str(names.get("__name__")))
             mine = vars(found)
             mine.clear()
-            mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names})
+            mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names} | _WARNS)
             for name, value in self._named.get(id(names), {}).items():
                 if value is _MISSING:
                     mine.pop(name, None)
