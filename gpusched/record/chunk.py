@@ -201,10 +201,38 @@ class LazyChunk(NDArrayOperatorsMixin):
         return super().__mul__(self._factor(other))
 
     def __rmul__(self, other: Any) -> Any:
-        return super().__rmul__(self._factor(other))
+        return super().__rmul__(self._before(self._factor(other)))
 
     def __imul__(self, other: Any) -> Any:
         return super().__imul__(self._factor(other))
+
+    def __radd__(self, other: Any) -> Any:
+        return super().__radd__(self._before(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return super().__rsub__(self._before(other))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return super().__rtruediv__(self._before(other))
+
+    def __rpow__(self, other: Any) -> Any:
+        return super().__rpow__(self._before(other))
+
+    def __eq__(self, other: Any) -> Any:
+        return super().__eq__(self._before(other))
+
+    def __ne__(self, other: Any) -> Any:
+        return super().__ne__(self._before(other))
+
+    def _before(self, other: Any) -> Any:
+        """Return an operand: of Python's complex numbers and NumPy's, floats, Python makes its own.
+
+        As it does of a comparison of a number with None.
+        """
+        python = other is None or (type(other) is complex and self.dtype == np.float64)
+        if self._scalar and python:
+            self._recorder.stop(GraphBreak.VALUES("has Python compute with a chunk's number"))
+        return other
 
     def _factor(self, other: Any) -> Any:
         """Return an operand of ``*``: scalars of NumPy's repeat sequences, and arrays do not."""

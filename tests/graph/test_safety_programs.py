@@ -150,6 +150,20 @@ y = y + sum([1] * x.argmax())
 y = y + sum((1, 2) * x[1, 1].astype(int))
 y = y + sum(x.argmax() * [1, 2])
 p = [1, 2]; p *= x.argmax(); y = y + sum(p)
+y = y + len([1, 2] * x[1, 1].astype(int))
+y = y + isinstance(1j + x.max(), np.generic)
+y = y + isinstance(1j - x.max(), np.generic)
+y = y + isinstance(1j / (x.max() + 7), np.generic)
+y = y + isinstance(2j ** x.max(), np.generic)
+y = y + isinstance(sum([1j * v for v in x[0]]), np.generic)
+y = y + isinstance(1j * x.max(), np.generic)
+y = ~(x[0, 1] == None) + y
+y = y * ((x[0, 1] != None) + (x[0, 1] != None))
+y = ~(1j == x[0, 1]) + y
+y = y + (x.dtype == y)
+y = y + ([x.dtype] == [x])
+y = y + (np.dtype(float) == x)
+y = y + (x.dtype != x[0])
 p = [y, z]; p *= x[0, 0]; y = y + p[0]
 y = y + [1] * x[0, 0]
 y = y + [1, 2, 3] * x

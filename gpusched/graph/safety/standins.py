@@ -153,7 +153,7 @@ _QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.iscomplexobj, np.isrealobj, 
 
 
 def _is_quiet(function: Any) -> bool:
-    """Return whether a function of numbers warns of nothing but floating-point errors."""
+    """Return whether a function, given numbers, warns of nothing but floating-point errors."""
     traits = ("elementwise", "fresh", "moves", "view")
     return function in _QUIET or any(has(function, trait) for trait in traits)
 
