@@ -351,6 +351,7 @@ def formats_its_own(x: Any) -> Any:
 UNSAFE = {
     asks_for_a_number: "asks whether number, a float is HALF, a float",
     formats_its_own: "formats a string",
+    formats_with_percent: "formats a string",
     ignores_warnings: "calls catch_warnings, which is not recorded",
     ignores_warnings_of_all: "calls simplefilter, which",
     assigns: "assigns to elements",
@@ -388,7 +389,6 @@ STOPS = {
     changes_what_a_view_shows: "changes a chunk in place",
     converts: "makes an array of one with more than a dtype",
     converts_by_an_array: "makes an array of one with more than a dtype",
-    formats_with_percent: "asks for a chunk's values (str)",
     of_a_scalar: "converts a chunk to a NumPy array",
     returns_functions: "returns a tuple",
 }

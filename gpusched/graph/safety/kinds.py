@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from types import EllipsisType, NoneType
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def is_constant(value: Any) -> bool:
 
 def is_one(value: Any) -> bool:
     """Return whether no other object is the `same` as a value."""
-    return not is_constant(value) or value is None or isinstance(value, bool | type)
+    return not is_constant(value) or isinstance(value, bool | type | NoneType | EllipsisType)
 
 
 def same(left: Any, right: Any) -> bool:
