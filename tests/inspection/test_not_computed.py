@@ -12,7 +12,6 @@ import xarray as xr
 
 from gpusched import explain, reset_statistics, statistics
 
-
 CALLS: list[Any] = []
 
 
