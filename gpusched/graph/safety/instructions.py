@@ -108,7 +108,7 @@ _rules({
 
 
 def _replace(code: Code, i: dis.Instruction, kind: Kind) -> None:
-    """Put something in the place of what an instruction takes off the stack."""
+    """Put something on the stack instead of what an instruction takes off."""
     code.taken(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
     code.push(kind)
 
