@@ -527,10 +527,12 @@ def was_own(chunk: LazyChunk) -> bool:
     return chunk._owned
 
 
-def seen_by_others(structure: Any) -> None:
-    """Have no lazy chunk inside a structure change in place from now on."""
-    for chunk in chunks_in(structure):
+def seen_by_others(structure: Any) -> bool:
+    """Have no lazy chunk inside a structure change in place from now on; return if there is one."""
+    found = chunks_in(structure)
+    for chunk in found:
         chunk._fresh = False
+    return bool(found)
 
 
 def lazies(structure: Any) -> list[Node]:

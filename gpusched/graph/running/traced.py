@@ -163,9 +163,10 @@ def of_the_users(recorder: Recorder, function: Callable[..., Any], /, *args: Any
     UnrecordableError
         If kernels are missing, of which it needs results.
     """
-    seen_by_others((args, kwargs))
     recorder.closed = True
     try:
+        if not seen_by_others((args, kwargs)):
+            recorder.stop(GraphBreak.NO_ARRAY("is given no chunk"))
         found = function(*args, **kwargs)
         if not _is_result(found):
             recorder.stop(GraphBreak.OWN_CODE(f"returns a {type(found).__name__}"))

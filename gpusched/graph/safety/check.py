@@ -31,7 +31,9 @@ from gpusched.graph.safety.kinds import (
     Method,
     Options,
     is_constant,
+    is_format,
     is_own,
+    is_string,
     joined,
     settled,
 )
@@ -116,7 +118,7 @@ class Examination:
             if isinstance(kind, Items):
                 self.use(*kind.items)
             elif isinstance(kind, Options):
-                self.use(*dict(kind.names).values())
+                self.use(*(each for name, of in kind.names for each in (Known(name), of)))
             elif isinstance(kind, Known):
                 self._use_value(kind.value, kind.name)
             elif isinstance(kind, Method) and kind.name in listed.EITHER:
@@ -136,7 +138,10 @@ class Examination:
                 self._use_value(item, name)
         elif is_python(value):
             self.function(value)
-        elif not is_constant(value):
+        elif is_constant(value):
+            if is_format(value):
+                refuse(GraphBreak.OWN_CODE, "uses a string with %, which may format another")
+        else:
             if not listed.is_listed(value) or value is np.errstate:
                 refuse(GraphBreak.OWN_OBJECTS, f"uses {described(Known(value, name))}")
             self.outside.kernel(value)
@@ -407,7 +412,7 @@ class Code:
             return listed.instance(args[1])
         raised = isinstance(callee, Known) and listed.is_error(callee.value)
         for kind in (*args, *names.values()):
-            if not (raised and kind is Kind.TEXT):
+            if not (raised and is_string(kind)):
                 self.use(kind)
         if isinstance(callee, Method):
             return listed.method(callee, args, names)

@@ -16,7 +16,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import known
 from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.functions.partials import applied, bare, name_of
-from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
+from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
 from gpusched.graph.safety.outside import Outside
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own_traits
@@ -91,7 +91,7 @@ def _is_harmless(value: Any) -> bool:
     """Return whether a list of arguments may hold a value: a chunk, a number, or such a list."""
     if type(value) in (list, tuple):
         return all(map(_is_harmless, value))
-    return kind_of(value) is Kind.OTHER or is_constant(value)
+    return kind_of(value) is Kind.OTHER or (is_constant(value) and not is_format(value))
 
 
 def _said_of_object(function: Any) -> Reason:

@@ -21,6 +21,7 @@ from gpusched.graph.safety.kinds import (
     is_constant,
     is_one,
     is_own,
+    is_string,
     items_of,
 )
 from gpusched.graph.safety.listed import described, refuse
@@ -116,7 +117,7 @@ def _replace(code: Code, i: dis.Instruction, kind: Kind) -> None:
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
 def _format(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
-    code.use(*(kind for kind in given if kind is not Kind.TEXT))
+    code.use(*(kind for kind in given if not is_string(kind)))
     return code.push(Kind.TEXT)
 
 
@@ -223,10 +224,11 @@ def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
 def _binary(code: Code, i: dis.Instruction) -> Ways:
     if i.argrepr == "[]":
         return _subscript(code, i)
-    left, _ = code.taken(2)
+    left, right = code.pop(2)
+    formats = "%" in i.argrepr and is_string(left)
+    code.use(right, *(() if formats else (left,)))
     if i.argrepr.endswith("=") and not is_own(left):
         refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
-    formats = isinstance(left, Known) and type(left.value) in (str, bytes) and "%" in i.argrepr
     return code.push(Kind.TEXT if formats else Kind.NEW)
 
 
@@ -374,6 +376,8 @@ for _name in ("POP_JUMP{}_IF_TRUE", "POP_JUMP{}_IF_FALSE", "POP_JUMP{}_IF_NONE",
 @rule("RETURN_VALUE RETURN_CONST")
 def _return(code: Code, i: dis.Instruction) -> Ways:
     code.use(*(code.pop(1) if i.opname == "RETURN_VALUE" else ()))
+    if code.stack:  # Another version of Python has other instructions.
+        refuse(GraphBreak.OWN_CODE, "leaves values behind")
     return []
 
 

@@ -91,6 +91,13 @@ def is_constant(value: Any) -> bool:
     return type(value) in CONSTANTS or isinstance(value, np.dtype)
 
 
+def is_format(value: Any) -> bool:
+    """Return whether a constant is, or has in it, a string by which ``%`` may format something."""
+    if type(value) in (tuple, frozenset):
+        return any(map(is_format, value))
+    return "%" in value if isinstance(value, str) else isinstance(value, bytes) and b"%" in value
+
+
 def is_one(value: Any) -> bool:
     """Return whether no other object is the `same` as a value."""
     return not is_constant(value) or isinstance(value, bool | type | NoneType | EllipsisType)
@@ -122,6 +129,11 @@ def is_own(kind: Any) -> bool:
     """Return whether a change of a value is seen by nobody else; nothing changes a tuple."""
     constant = isinstance(kind, Known) and is_constant(kind.value)
     return constant or isinstance(kind, Items) or kind in (Kind.NEW, Kind.TEXT)
+
+
+def is_string(kind: Any) -> bool:
+    """Return whether a value is a string that is written in the function, or that it formats."""
+    return kind is Kind.TEXT or (isinstance(kind, Known) and isinstance(kind.value, str | bytes))
 
 
 def joined(left: Any, right: Any) -> Any:

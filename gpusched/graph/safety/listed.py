@@ -75,6 +75,9 @@ EITHER = ("max", "min")
 """Attributes of what `numpy.finfo` returns that are methods of arrays."""
 CHANGING = ("append", "extend", "insert", "pop", "reverse")
 """Methods that change lists."""
+CONVERTING = ("clip", "mean", "prod", "std", "sum", "var")
+"""Methods that may be asked for a dtype, and are Python functions of NumPy's for arrays: these
+would warn as complex numbers are converted (`gpusched.graph.safety.standins`)."""
 READING = ("get", "items", "keys", "values")
 """Methods of dictionaries."""
 NAMES = {*METHODS, "astype", *CHANGING, *READING}
@@ -168,6 +171,8 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
         refuse(GraphBreak.OWN_CHANGES, "changes a list that others may see")
     if len(args) > method_limit(name):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with out=")
+    if name in CONVERTING and ("dtype" in names or len(args) > 1 + (name == "clip")):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
     return Kind.NEW if copies or method_has(name, "fresh") else Kind.OTHER
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.graph.safety.kinds import is_constant, same
-from gpusched.graph.safety.standins import stand_in
+from gpusched.graph.safety.standins import WARNS, stand_in
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import Freezable
@@ -26,13 +26,6 @@ _MISSING = object()
 
 _READ_BY_PYTHON = frozenset(("__name__", "__package__", "__spec__", "__path__", "__loader__"))
 """Names that Python itself reads of a module for imports."""
-
-_WARNS = {"__warningregistry__": "a function that is recorded warns"}
-"""What Python reads of the module that a warning is of: with no dictionary it raises instead.
-
-A function would warn once while it is recorded, and not for each chunk. Of chunks' numbers the plan
-warns, and of errors of its own ones (`gpusched.record.record.Recorder.own_numbers`).
-"""
 
 
 def is_warning(error: TypeError) -> bool:
@@ -230,7 +223,8 @@ class Bound:
             found = self._made[id(names)] = types.ModuleType(str(names.get("__name__")))
             mine = vars(found)
             mine.clear()
-            mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names} | _WARNS)
+            mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names})
+            mine["__warningregistry__"] = WARNS
             for name, value in self._named.get(id(names), {}).items():
                 if value is _MISSING:
                     mine.pop(name, None)

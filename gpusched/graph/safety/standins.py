@@ -4,6 +4,10 @@ A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isi
 `numpy.asarray` see that it is neither. What stands in for them answers for what the chunk stands
 for, and does for anything else what Python and NumPy do. Where chunks are of another library to the
 program, it ends the recording.
+
+What is computed of numbers, and of no chunk, is computed once, while a function is recorded. NumPy
+then may not warn: it would for each chunk. A warning that has a line of the user's, or one of this
+module, ends the recording (`WARNS`); what may have one of a module of NumPy's is not computed.
 """
 
 from __future__ import annotations
@@ -23,6 +27,10 @@ from gpusched.record.chunk import LazyChunk, chunks_in, is_scalar, node_of, reco
 from gpusched.record.handlers import HANDLERS
 from gpusched.record.record import Recorder
 
+WARNS = "a function that is recorded warns"
+"""What Python reads of the module that a warning is of: with no dictionary it raises instead."""
+__warningregistry__ = WARNS
+
 
 def stand_in(function: Any, recorder: Recorder) -> Any:
     """Return what a function that is recorded reads instead of one of Python's or NumPy's.
@@ -32,7 +40,7 @@ def stand_in(function: Any, recorder: Recorder) -> Any:
     if any(function is each for each in _FILLING):
         return partial(_filled, ref(recorder), function)
     make = _STANDING.get(id(function))
-    if make is None and type(function) in _NUMPY and not _is_quiet(function):
+    if make is None and type(function) in _NUMPY and function not in _ASKING:
         make = _of_chunks
     return function if make is None else partial(make, function)
 
@@ -118,6 +126,9 @@ def _filled(recording: Callable[[], Any], function: Callable[..., Any], shape: A
     many = len(args) > 1 + (function is np.full) or not kwargs.keys() <= {"dtype", "fill_value"}
     if many or chunks_in((shape, args, kwargs)):
         recorder.stop(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} with other arguments"))
+    typed = function is np.full and (len(args) > 1 or "dtype" in kwargs)
+    if typed and np.iscomplexobj(args[0] if args else kwargs.get("fill_value")):
+        recorder.stop(GraphBreak.OPERAND("converts complex numbers, of which NumPy may warn"))
     try:
         one = function((), *args, **kwargs)
     except ValueError:
@@ -135,27 +146,30 @@ def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
     """Return what a function makes of numbers that no chunk decides."""
     if chunks_in((args, kwargs)):
         _refuse(GraphBreak.OWN_DECIDES(f"calls {function.__name__} with values of a chunk"))
+    if function is np.linspace and (len(args) > 3 or not kwargs.keys() <= {"num", "endpoint"}):
+        _refuse(GraphBreak.OWN_ARGUMENTS("calls linspace with more than it begins and ends with"))
     return function(*args, **kwargs)
 
 
 def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Return what a function makes of chunks: of numbers it might warn, once and not each time."""
-    if not chunks_in((args, kwargs)):
+    """Return what a function makes of chunks, or of numbers if it does not warn of any."""
+    plain = function in _QUIET and len(args) <= 2 and kwargs.keys() <= {"axis"}
+    if not (plain or chunks_in((args, kwargs))):
         _refuse(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} without a chunk"))
     return function(*args, **kwargs)
 
 
 _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions."""
-_QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.iscomplexobj, np.isrealobj, np.max, np.min,
-          np.ndim, np.prod, np.result_type, np.round, np.select, np.shape, np.size,
-          np.sum}  # fmt: skip
-
-
-def _is_quiet(function: Any) -> bool:
-    """Return whether a function, given numbers, warns of nothing but floating-point errors."""
-    traits = ("elementwise", "fresh", "moves", "view")
-    return function in _QUIET or any(has(function, trait) for trait in traits)
+_ASKING = {np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size}
+"""Those that compute nothing."""
+_QUIET = {
+    function
+    for function in HANDLERS
+    if any(has(function, trait) for trait in ("elementwise", "fresh", "moves", "view"))
+} - {np.full_like} | {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round,
+                      np.sum}  # fmt: skip
+"""Those that warn of nothing but floating-point errors, if they are asked for no dtype."""
 
 
 _STANDING: dict[int, Callable[..., Any]] = {
