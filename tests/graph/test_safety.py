@@ -348,7 +348,39 @@ def formats_its_own(x: Any) -> Any:
     return x + len("%s" % np.arange(3.0))  # noqa: UP031
 
 
+def formats_by_one_of_two(x: Any) -> Any:
+    return x + len(("%s" if x.ndim == 2 else "%r") % np.arange(3.0))
+
+
+def formats_by_an_item(x: Any) -> Any:
+    kinds = {k: each for k, each in enumerate(["%s", "%r"])}
+    return x + len(kinds[x.ndim - 1] % np.arange(3.0))
+
+
+def formats_by_a_key(x: Any) -> Any:
+    return x + max([len(each % np.arange(3.0)) for each in {"%s": 1}])
+
+
+def formats_by_what_a_callee_returns(x: Any, which: bool = True) -> Any:
+    def chosen() -> str:
+        return "%s" if which else ""
+
+    return x + len(chosen() % np.arange(3.0))
+
+
+def raises_with_percent(x: Any, unit: str = "%") -> Any:
+    if x.ndim == 7:
+        raise ValueError(f"{x.ndim}{unit}, not 100 %")
+    if x.ndim == 8:
+        raise ValueError("not 100 %")
+    return x % 3 + x % (2 * np.pi) % (x + 1)
+
+
 UNSAFE = {
+    formats_by_one_of_two: "uses a value that gpusched cannot determine",
+    formats_by_an_item: "uses a string with %",
+    formats_by_a_key: "uses a string with %",
+    formats_by_what_a_callee_returns: "uses a string with %",
     asks_for_a_number: "asks whether number, a float is HALF, a float",
     formats_its_own: "formats a string",
     formats_with_percent: "formats a string",
@@ -399,7 +431,8 @@ def test_what_lazy_chunks_do_not_know_ends_the_recording(function: Any) -> None:
     assert_numpys(function, STOPS[function])
 
 
-NUMPYS = [changes_in_a_callee, changes_what_a_callee_keeps, even, may_have_no_value]
+NUMPYS = [changes_in_a_callee, changes_what_a_callee_keeps, even, may_have_no_value,
+          raises_with_percent]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", NUMPYS)

@@ -353,7 +353,16 @@ def test_what_a_function_does_is_done(number: int) -> None:
 @pytest.mark.parametrize("value", [
     "(np.arange(3) * 1j).astype(float)", "np.arange(3.0).var(ddof=5)", "np.arange(0.0).mean()",
     "np.finfo(None).eps", "int(np.complex128(2 + 1j))",
-    "[float(np.complex128(2)) for k in (1, 2, 3)]",
+    "[float(np.complex128(2)) for k in (1, 2, 3)]", "(np.arange(3) * 1j).sum(dtype=float)",
+    "(np.arange(3) * 1j).mean(0, float)", "np.sum(np.arange(3) * 1j, dtype=float)",
+    "np.prod(np.arange(3) * 1j, None, float)", "np.full(3, 1j, dtype=float)",
+    "np.full_like(np.arange(3.0), 1j)", "np.full(3, np.array(1j), 'f4')",
+    "np.linspace(0, 1j, 3, dtype=float)", "np.linspace(0, 1j, 3, True, False, float)",
+    "np.array(np.arange(3) * 1j, dtype=float)", "np.asarray(np.arange(3) * 1j, float)",
+    "np.stack([np.arange(3) * 1j], dtype=float, casting='unsafe')[0]",
+    "np.concatenate([np.arange(3) * 1j], dtype=float, casting='unsafe')",
+    "np.add(np.arange(3), 1j, dtype=float, casting='unsafe')", "np.full_like(x[0], 1j)",
+    "np.nan_to_num(np.array([np.nan] * 3), nan=1j)", "np.zeros(3, dtype=np.dtype('a'))",
 ])  # fmt: skip
 def test_what_warns_of_its_own_numbers_does_so_for_each_chunk(value: str) -> None:
     made = module(written([f"y = y + {value}"], "y - z"))["made"]

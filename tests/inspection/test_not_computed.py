@@ -48,6 +48,14 @@ def test_delayed_values_are_not_made() -> None:
     assert [k.launches for k in found.kernels] == [3]
 
 
+def test_functions_that_are_given_no_chunk_are_not_called() -> None:
+    def part(k: int) -> Any:
+        return np.ones(10 ** (15 + k))
+
+    x = da.from_delayed(dask.delayed(part)(1), (10, 10), "float64")
+    assert [k.launches for k in explain(x * 2 + 1).kernels] == [1]
+
+
 def test_sources_are_not_read() -> None:
     x = da.from_array(Source(), chunks=(20, 40), name="source", meta=np.empty((0, 0), "float32"))
     found = explain((x * 2 + 1).sum(axis=1))

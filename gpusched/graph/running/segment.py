@@ -144,15 +144,8 @@ class Segment:
         list of Segment
             Empty if there is nothing else.
         """
-        behind = {register}
-        for result, step in self.steps:
-            if step.registers & behind:
-                behind.add(result)
-        parts = [
-            [each for each in self.steps if each[0] not in behind],
-            [each for each in self.steps if each[0] == register],
-            [each for each in self.steps if each[0] in behind and each[0] != register],
-        ]
+        place = [result for result, _ in self.steps].index(register)
+        parts = self.steps[:place], self.steps[place : place + 1], self.steps[place + 1 :]
         found = [self._part(part) for part in parts if part]
         return found if len(found) > 1 else []
 
