@@ -87,7 +87,7 @@ class Recording:
             segment.calling.keep_order()
         # Not while an error is handled, which would be shown beside what the functions raise.
         if isinstance(found, Exception):
-            self._call_after(found)
+            segment.call_after(found, self._key, self._inputs, self._registers)
         elif recorder.missing:
             segment.remembered.add(self._key, Waiting(recorder.missing))
             recorder.postponed.discard()
@@ -113,7 +113,7 @@ class Recording:
             return self._segment.without(stopped.reason)
         except UnrecordableError as reason:
             return self._segment.without(reason.reason)
-        except Exception as error:  # noqa: BLE001  _call_after decides
+        except Exception as error:  # noqa: BLE001  Segment.call_after decides
             if isinstance(error, OSError):
                 self._key = None  # There may be files or a disk the next time.
             return error
@@ -201,16 +201,3 @@ class Recording:
             segment.called(segment.without(OTHER_LAYOUT), self._key)
         elif self._plans is not None and self._layout is not None:
             segment.remembered.add(self._key, self._plans)
-
-    def _call_after(self, error: Exception) -> None:
-        """Call the functions as they are after the recording has failed.
-
-        Nothing has been changed by then. Either they raise what the user's program raises, or the
-        recorder has a bug, which is counted.
-        """
-        segment, registers = self._segment, self._registers
-        reason = GraphBreak.RECORDING("recording failed", repr(error))
-        leave(registers, segment.without(reason))
-        segment.calling.one_by_one(registers)
-        refused = segment.refused(error, GraphBreak.RECORDING, self._inputs, registers)
-        segment.called(refused, self._key)

@@ -265,11 +265,21 @@ class Segment:
                 continue
             given = registers.on_device() if isinstance(registers, Moved) else inputs
             take()
+            failed: Exception | None = None
             try:
                 results, seconds = plan.run(flat(given), registers[self.outputs[-1]])
             except ReplayError:
                 take()  # Errors of numbers that this chunk has not.
                 continue
+            except Exception as error:
+                # NumPy reports what it finds before a function raises, and first.
+                repeats = bool(take() or self.own) and not isinstance(registers, Moved)
+                if not repeats or isinstance(error, MemoryError):
+                    raise
+                failed = error
+            if failed is not None:
+                self.call_after(failed, key, inputs, registers)
+                return True
             self.finish(plan, results, seconds, registers)
             if plan is not found.plans[0]:
                 self.remembered.held_last(key, found, plan)
@@ -375,6 +385,17 @@ class Segment:
         if moved or not first_device(inputs).can.host_memory:
             warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
         return self.without(reason)
+
+    def call_after(self, error: Exception, key: Any, inputs: tuple[Any, ...],
+                   registers: Registers) -> None:  # fmt: skip
+        """Call the functions as they are after a recording or a plan has failed.
+
+        Nothing has been changed by then. Either they raise what the user's program raises, or
+        gpusched has a bug, which is counted.
+        """
+        leave(registers, self.without(GraphBreak.RECORDING("recording failed", repr(error))))
+        self.calling.one_by_one(registers, reported=True)
+        self.called(self.refused(error, GraphBreak.RECORDING, inputs, registers), key)
 
     def direct(self, found: Direct, registers: Registers, key: Any = None) -> None:
         """Call the functions as they are, and remember and count that."""
