@@ -377,10 +377,10 @@ def raises_with_percent(x: Any, unit: str = "%") -> Any:
 
 
 UNSAFE = {
-    formats_by_one_of_two: "uses a value that gpusched cannot determine",
+    formats_by_one_of_two: "formats a string",
     formats_by_an_item: "uses a string with %",
     formats_by_a_key: "uses a string with %",
-    formats_by_what_a_callee_returns: "uses a string with %",
+    formats_by_what_a_callee_returns: "uses a value that gpusched cannot determine",
     asks_for_a_number: "asks whether number, a float is HALF, a float",
     formats_its_own: "formats a string",
     formats_with_percent: "formats a string",

@@ -50,6 +50,8 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
         return Verdict(_said_of_object(function))
     if package(function) in FUNCTIONS:
         return Verdict(LIBRARY)
+    if not any(map(_may_be_chunk, (*args, *names.values()))):
+        return Verdict(GraphBreak.NO_ARRAY("is given no chunk"))
     # Programs that call no functions of the user's do without.
     from gpusched.graph.safety.check import examine
     from gpusched.graph.safety.listed import Unsafe
@@ -85,6 +87,10 @@ def kind_of(value: Any) -> Any:
     if type(value) is list and all(map(_is_harmless, value)):
         return Kind.OTHER
     return Known(value, "an argument")
+
+
+def _may_be_chunk(kind: Any) -> bool:
+    return any(map(_may_be_chunk, kind.items)) if isinstance(kind, Items) else kind is Kind.OTHER
 
 
 def _is_harmless(value: Any) -> bool:

@@ -153,7 +153,7 @@ def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
 
 def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of chunks, or of numbers if it does not warn of any."""
-    plain = function in _QUIET and len(args) <= 2 and kwargs.keys() <= {"axis"}
+    plain = _is_quiet(function) and len(args) <= 2 and kwargs.keys() <= {"axis"}
     if not (plain or chunks_in((args, kwargs))):
         _refuse(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} without a chunk"))
     return function(*args, **kwargs)
@@ -163,13 +163,14 @@ _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions."""
 _ASKING = {np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size}
 """Those that compute nothing."""
-_QUIET = {
-    function
-    for function in HANDLERS
-    if any(has(function, trait) for trait in ("elementwise", "fresh", "moves", "view"))
-} - {np.full_like} | {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round,
-                      np.sum}  # fmt: skip
-"""Those that warn of nothing but floating-point errors, if they are asked for no dtype."""
+_QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round, np.sum}
+
+
+def _is_quiet(function: Any) -> bool:
+    """Return whether a function warns of nothing but errors of floats, if asked for no dtype."""
+    traits = ("elementwise", "fresh", "moves", "view")
+    quiet = function is not np.full_like and any(has(function, trait) for trait in traits)
+    return quiet or function in _QUIET
 
 
 _STANDING: dict[int, Callable[..., Any]] = {
