@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpusched.graph import disable
+from gpusched.graph.programs.program import Program
+from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
 
 pytestmark = pytest.mark.usefixtures("everything_fused", "no_compiler")
 
@@ -379,6 +382,23 @@ def test_what_warns_of_its_own_numbers_does_so_for_each_chunk(value: str) -> Non
     assert len(expected) >= 3
     assert warned() == expected
     assert warned() == expected
+
+
+@pytest.mark.parametrize("value", ["[x[0, 1].astype(int)]", "list(x)", "x[0].astype(int)"])
+def test_what_a_plan_raises_comes_after_what_numpy_reports(value: str) -> None:
+    made = module(written([f"y = np.take(x, {value})"], "y"))["made"]
+    program = Program((ProgramStep(made, (Register(0),), {}, recorded=True),), 1)
+    program(np.zeros((2, 3)))
+
+    def raised(function: Callable[..., Any]) -> tuple[str, str]:
+        with (
+            pytest.warns(RuntimeWarning, match="invalid value") as warned,
+            pytest.raises(IndexError) as error,
+        ):
+            function(np.full((2, 3), math.nan))
+        return str(error.value), str(warned[0].message)
+
+    assert raised(program) == raised(made)
 
 
 def test_globals_that_are_another_mapping_are_asked() -> None:
