@@ -353,7 +353,7 @@ def formats_by_one_of_two(x: Any) -> Any:
 
 
 def formats_by_an_item(x: Any) -> Any:
-    kinds = {k: each for k, each in enumerate(["%s", "%r"])}
+    kinds = dict(enumerate(["%s", "%r"]))
     return x + len(kinds[x.ndim - 1] % np.arange(3.0))
 
 
@@ -361,9 +361,9 @@ def formats_by_a_key(x: Any) -> Any:
     return x + max([len(each % np.arange(3.0)) for each in {"%s": 1}])
 
 
-def formats_by_what_a_callee_returns(x: Any, which: bool = True) -> Any:
+def formats_by_what_a_callee_returns(x: Any) -> Any:
     def chosen() -> str:
-        return "%s" if which else ""
+        return "%s"
 
     return x + len(chosen() % np.arange(3.0))
 
@@ -380,7 +380,7 @@ UNSAFE = {
     formats_by_one_of_two: "formats a string",
     formats_by_an_item: "uses a string with %",
     formats_by_a_key: "uses a string with %",
-    formats_by_what_a_callee_returns: "uses a value that gpusched cannot determine",
+    formats_by_what_a_callee_returns: "uses a string with %",
     asks_for_a_number: "asks whether number, a float is HALF, a float",
     formats_its_own: "formats a string",
     formats_with_percent: "formats a string",

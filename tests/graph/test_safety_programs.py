@@ -23,6 +23,8 @@ from gpusched.record.steps import ProgramStep
 
 pytestmark = pytest.mark.usefixtures("everything_fused", "no_compiler")
 
+NEWER = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
+
 OF_OTHERS = r"""
 x += 1
 x[0] = 3
@@ -355,7 +357,8 @@ def test_what_a_function_does_is_done(number: int) -> None:
 
 @pytest.mark.parametrize("value", [
     "(np.arange(3) * 1j).astype(float)", "np.arange(3.0).var(ddof=5)", "np.arange(0.0).mean()",
-    "np.finfo(None).eps", "int(np.complex128(2 + 1j))",
+    pytest.param("np.finfo(None).eps", marks=pytest.mark.skipif(NEWER, reason="NumPy refuses it")),
+    "int(np.complex128(2 + 1j))",
     "[float(np.complex128(2)) for k in (1, 2, 3)]", "(np.arange(3) * 1j).sum(dtype=float)",
     "(np.arange(3) * 1j).mean(0, float)", "np.sum(np.arange(3) * 1j, dtype=float)",
     "np.prod(np.arange(3) * 1j, None, float)", "np.full(3, 1j, dtype=float)",
@@ -365,7 +368,6 @@ def test_what_a_function_does_is_done(number: int) -> None:
     "np.stack([np.arange(3) * 1j], dtype=float, casting='unsafe')[0]",
     "np.concatenate([np.arange(3) * 1j], dtype=float, casting='unsafe')",
     "np.add(np.arange(3), 1j, dtype=float, casting='unsafe')", "np.full_like(x[0], 1j)",
-    "np.dtype('a').itemsize",
 ])  # fmt: skip
 def test_what_warns_of_its_own_numbers_does_so_for_each_chunk(value: str) -> None:
     made = module(written([f"y = y + {value}"], "y - z"))["made"]

@@ -15,7 +15,7 @@ from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct, Plans, Waiting
 from gpusched.graph.running.inlined import Inlining
 from gpusched.graph.running.inputs import first_device, flat
-from gpusched.graph.running.moved import Moved, leave
+from gpusched.graph.running.moved import Moved
 from gpusched.graph.running.traced import StoppedError, Trace
 from gpusched.placed import hosted
 from gpusched.plan import tiers

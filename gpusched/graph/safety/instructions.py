@@ -375,7 +375,7 @@ for _name in ("POP_JUMP{}_IF_TRUE", "POP_JUMP{}_IF_FALSE", "POP_JUMP{}_IF_NONE",
 
 @rule("RETURN_VALUE RETURN_CONST")
 def _return(code: Code, i: dis.Instruction) -> Ways:
-    code.use(*(code.pop(1) if i.opname == "RETURN_VALUE" else ()))
+    code.use(*(code.pop(1) if i.opname == "RETURN_VALUE" else (Known(i.argval),)))
     if code.stack:  # Another version of Python has other instructions.
         refuse(GraphBreak.OWN_CODE, "leaves values behind")
     return []

@@ -127,7 +127,8 @@ def _filled(recording: Callable[[], Any], function: Callable[..., Any], shape: A
     if many or chunks_in((shape, args, kwargs)):
         recorder.stop(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} with other arguments"))
     typed = function is np.full and (len(args) > 1 or "dtype" in kwargs)
-    if typed and np.iscomplexobj(args[0] if args else kwargs.get("fill_value")):
+    fill: Any = args[0] if args else kwargs.get("fill_value")
+    if typed and np.iscomplexobj(fill):
         recorder.stop(GraphBreak.OPERAND("converts complex numbers, of which NumPy may warn"))
     try:
         one = function((), *args, **kwargs)
