@@ -41,7 +41,7 @@ def is_warning(error: TypeError) -> bool:
     ...     is_warning(error)
     True
     """
-    return str(error) == "'registry' must be a dict or None"
+    return str(error).startswith("'registry' must be a dict or None")
 
 
 class Outside:
