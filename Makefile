@@ -106,8 +106,8 @@ test-models: $(VENV)/.models-test
 
 # Those that notice other bytecode, other functions in NumPy and what its compiler makes of them.
 test-python: $(VENV)/.python-test
-	$(PYTEST) $(PARALLEL) tests/graph/test_fusion_counts.py tests/graph/test_safety.py \
-	    tests/graph/test_safety_closures.py tests/record/test_rearranging.py \
+	$(PYTEST) $(PARALLEL) tests/graph/test_fusion_counts.py $(wildcard tests/graph/test_safety*.py) \
+	    tests/record/test_rearranging.py \
 	    tests/emit/test_floating_point_errors.py::test_ordinary_numbers_and_nan_raise_nothing \
 	    tests/backends/cuda/test_simulated.py::test_agrees_with_numpy[forwards-sum-uint8] $(ARGS)
 

@@ -19,7 +19,7 @@ from gpusched.roles import imported
 GRAPHS = "gpusched.graph.frontends.fused_expressions", "gpusched.graph.optimisation"
 """What the first graph needs."""
 TASKS = tuple(f"gpusched.graph.{name}" for name in (
-    "programs.program", "programs.program_tokens", "safety.interpreter",
+    "programs.program", "programs.program_tokens", "safety.check",
 ))  # fmt: skip
 """What the first task needs, with functions of the user's too."""
 

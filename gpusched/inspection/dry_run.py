@@ -23,7 +23,7 @@ from gpusched.graph.running.batch import calls_in
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.inputs import flat
 from gpusched.graph.running.segment import Segment
-from gpusched.graph.running.traced import Trace
+from gpusched.graph.running.traced import StoppedError, Trace
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of, said_of
 from gpusched.graph.subgraph import copied, evaluate
@@ -223,6 +223,11 @@ class Rehearser:
         except PieceReturnedError:
             raise
         except UnrecordableError as reason:
+            parts = segment.divided(recorder.step) if isinstance(reason, StoppedError) else []
+            for part in parts:
+                self._run(part, registers)
+            if parts:
+                return None
             self._halt(segment.steps[-1], reason.reason)
             return self._call(segment, registers)
         except Exception as error:  # noqa: BLE001  whatever a function makes of zeros

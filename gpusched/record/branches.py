@@ -96,9 +96,19 @@ def _obstacle(recorder: Recorder, node: Node) -> Reason | None:
     assert recorder.answers is not None
     if len(recorder.answers) == MOST:
         return GraphBreak.OWN_DECIDES(f"decides by chunks more than {MOST} times")
+    if _are_compared(node):
+        # Lists that are compared take an array for equal to itself, whether it is NaN or not.
+        return GraphBreak.OWN_DECIDES("decides whether two numbers are equal")
     if not recorder.exact or not _has_numpys_bits(recorder, node):
         return GraphBreak.OWN_DECIDES("decides by a number that kernels may round in another way")
     return None
+
+
+def _are_compared(node: Node) -> bool:
+    """Return whether a value says if two floats of chunks are equal."""
+    if not isinstance(node, Apply) or node.operation not in ("equal", "not_equal"):
+        return False
+    return all(not isinstance(a, Scalar) and a.dtype.kind == "f" for a in node.arguments)
 
 
 def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:

@@ -85,6 +85,12 @@ class Calls:
         self.made.append((register, ProgramStep(function, *given)))
         self._keep(found, register)
 
+    def called_again(self, other: Any, chunk: Any) -> None:
+        """Note that a lazy chunk is another object for what one is."""
+        register = self.register_of(chunk)
+        if register is not None:
+            self._keep(other, register)
+
     def register_of(self, chunk: Any) -> int | None:
         """Return the register of a lazy chunk; None if no call that is known has made it."""
         found = self._registers.get(id(chunk))

@@ -324,7 +324,7 @@ def recorded_form(function: Any) -> RecordedFunction | None:
     return form
 
 
-_CHANGING = {"out": None, "copy": True, "overwrite_input": False}
+CHANGING = {"out": None, "copy": True, "overwrite_input": False}
 """Parameters through which a function changes what it is given, with the value that does not."""
 
 
@@ -391,10 +391,28 @@ def _has_output(ufunc: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
     return len(args) > getattr(ufunc, "nin", len(args)) or kwargs.get("out") is not None
 
 
+def changing_place(function: Any) -> int | None:
+    """Return the place of the first argument by which a function may be asked for a change.
+
+    None if there is no such place, or if it is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.catalogue import changing_place
+    >>> changing_place(np.clip), changing_place(np.nan_to_num), changing_place(np.where)
+    (3, 1, None)
+    """
+    signature = _signature(function)
+    parameters = signature.parameters.values() if signature is not None else ()
+    places = [k for k, p in enumerate(parameters) if p.name in CHANGING and p.kind <= 1]
+    return min(places, default=None)
+
+
 def _asked(given: Mapping[str, Any]) -> str | None:
     """Return the parameter by which a call asks for a change; None if it does not."""
     given = {**given, **given.get("kwargs", {})}
-    asked = [name for name, least in _CHANGING.items() if given.get(name, least) is not least]
+    asked = [name for name, least in CHANGING.items() if given.get(name, least) is not least]
     return asked[0] if asked else None
 
 

@@ -38,6 +38,10 @@ POWERS_OF_COMPLEX = ((int, 2), (int, -1), (float, 0.5))
 """Those of complex numbers, by their type: the others are `numpy.power`, which has other bits."""
 
 
+SEQUENCES = (list, tuple, str, bytes, bytearray)
+"""Types that Python repeats when a number multiplies them."""
+
+
 CONVERT = methodcaller("astype")
 """Stands for the method among the calls of a function."""
 
@@ -95,12 +99,24 @@ class LazyChunk(NDArrayOperatorsMixin):
         """Whether the chunk is a view that nothing has read so far (see `viewed`)."""
         return self._view is not None
 
+    def again(self) -> LazyChunk:
+        """Return another object that stands for the same array, which neither may change."""
+        self._fresh = False
+        return LazyChunk(self._recorder, self._known, scalar=self._scalar, view=self._view)
+
     # What is known without computing ------------------------------------------------------
 
     @property
     def dtype(self) -> np.dtype:
         """The dtype, as NumPy's array has it."""
         return self._like.dtype
+
+    @property
+    def __numpy_dtype__(self) -> np.dtype:
+        """What NumPy takes a chunk for that is given as a dtype: of an array, it makes none."""
+        if not self._scalar:
+            self._recorder.stop(GraphBreak.VALUES("takes an array for a dtype"))
+        return self.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,16 +152,20 @@ class LazyChunk(NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __repr__(self) -> str:
+        if self._recorder.closed:
+            self._recorder.stop(GraphBreak.OWN_DECIDES("formats a chunk"))
         return f"<lazy chunk {self.dtype} {self.shape}>"
 
     # NumPy's protocols --------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         with recording(self._recorder) as recorder:
+            inputs, kwargs = kept(recorder, inputs), kept(recorder, kwargs)
             return SPECIAL["__array_ufunc__"](recorder, self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         with recording(self._recorder) as recorder:
+            args, kwargs = kept(recorder, args), kept(recorder, kwargs)
             handler = HANDLERS.get(func)
             try:
                 if handler is None:
@@ -177,8 +197,52 @@ class LazyChunk(NDArrayOperatorsMixin):
             return np.square(self)
         return np.power(self, other)
 
+    def __mul__(self, other: Any) -> Any:
+        return super().__mul__(self._factor(other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return super().__rmul__(self._before(self._factor(other)))
+
+    def __imul__(self, other: Any) -> Any:
+        return super().__imul__(self._factor(other))
+
+    def __radd__(self, other: Any) -> Any:
+        return super().__radd__(self._before(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return super().__rsub__(self._before(other))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return super().__rtruediv__(self._before(other))
+
+    def __rpow__(self, other: Any) -> Any:
+        return super().__rpow__(self._before(other))
+
+    def __eq__(self, other: Any) -> Any:
+        return super().__eq__(self._before(other))
+
+    def __ne__(self, other: Any) -> Any:
+        return super().__ne__(self._before(other))
+
+    def _before(self, other: Any) -> Any:
+        """Return an operand: of Python's complex numbers and NumPy's, floats, Python makes its own.
+
+        As it does of a comparison of a number with None.
+        """
+        python = other is None or (type(other) is complex and self.dtype == np.float64)
+        if self._scalar and python:
+            self._recorder.stop(GraphBreak.VALUES("has Python compute with a chunk's number"))
+        return other
+
+    def _factor(self, other: Any) -> Any:
+        """Return an operand of ``*``: scalars of NumPy's repeat sequences, and arrays do not."""
+        if self._scalar and isinstance(other, SEQUENCES):
+            self._recorder.stop(GraphBreak.VALUES("multiplies a sequence by a chunk's number"))
+        return other
+
     def __getitem__(self, index: Any) -> Any:
         with recording(self._recorder) as recorder:
+            index = kept(recorder, index)
             items = index if type(index) is tuple else (index,)
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
@@ -234,6 +298,7 @@ class LazyChunk(NDArrayOperatorsMixin):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with recording(self._recorder) as recorder:
+                args, kwargs = kept(recorder, args), kept(recorder, kwargs)
                 try:
                     found = honoured(method, recorder, self, *args, **kwargs)
                     return noted(recorder, found, methodcaller(name), (self, *args), kwargs)
@@ -279,7 +344,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     # What leaves the recording ------------------------------------------------------------
 
     def _value(self, how: str) -> np.ndarray:
-        self._recorder.escaped(GraphBreak.VALUES(f"a chunk's values were asked for ({how})"))
+        self._recorder.escaped(GraphBreak.VALUES(f"asks for a chunk's values ({how})"))
         return self._recorder.array(self._node)
 
     def __bool__(self) -> bool:
@@ -310,15 +375,31 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._recorder.go_through(len(self))
         return map(self.__getitem__, range(len(self)))
 
+    def __round__(self, ndigits: int | None = None) -> Any:
+        found: Any = self._value("round")[()]
+        return round(found, ndigits)
+
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         with recording(self._recorder) as recorder:
-            SPECIAL["__setitem__"](recorder, self, index, value)
+            SPECIAL["__setitem__"](recorder, self, kept(recorder, index), kept(recorder, value))
 
     def __reduce__(self) -> Any:
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
+
+
+def kept(recorder: Recorder, structure: Any) -> Any:
+    """Return what a function of the user's has given a call, for a plan to keep.
+
+    Arrays of its own, and lists, it may change afterwards.
+    """
+    return changed(structure, _copied) if recorder.closed else structure
+
+
+def _copied(item: Any) -> Any:
+    return item.copy() if type(item) is np.ndarray else item
 
 
 def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats: bool = False,
@@ -444,6 +525,14 @@ def is_scalar(chunk: LazyChunk) -> bool:
 def was_own(chunk: LazyChunk) -> bool:
     """Return whether nothing shared memory with an array when it was made."""
     return chunk._owned
+
+
+def seen_by_others(structure: Any) -> bool:
+    """Have no lazy chunk inside a structure change in place from now on; return if there is one."""
+    found = chunks_in(structure)
+    for chunk in found:
+        chunk._fresh = False
+    return bool(found)
 
 
 def lazies(structure: Any) -> list[Node]:

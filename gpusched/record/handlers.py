@@ -74,6 +74,8 @@ def records_special(name: str) -> Callable[[Handler], Handler]:
 def recording(recorder: Recorder) -> Iterator[Recorder]:
     """Give a recorder for one call, and let it know of an error even if the program catches it."""
     recorder.check_thread()
+    if recorder.closed:
+        recorder.count()
     calls = recorder.followed
     if calls is not None:
         calls.begin()
@@ -94,10 +96,27 @@ def noted(
     args: Any,
     kwargs: Any = None,
 ) -> Any:
-    """Return what a call on arrays has given; whoever follows the calls of a function notes it."""
+    """Return what a call on arrays has given; whoever follows the calls of a function notes it.
+
+    A function of the user's gets no chunk back that it has given: lists that it compares take an
+    item for equal to itself, whatever it holds, and NumPy may have returned another array.
+    """
     if recorder.followed is not None:
         recorder.followed.note(found, function, args, kwargs or {})
-    return found
+    if not recorder.closed:
+        return found
+    if type(found) in (list, tuple):
+        return type(found)(_another(recorder, each, args) for each in found)
+    return _another(recorder, found, args)
+
+
+def _another(recorder: Recorder, found: Any, args: Any) -> Any:
+    if not any(found is each for each in args) or not hasattr(found, "again"):
+        return found
+    other = found.again()
+    if recorder.followed is not None:
+        recorder.followed.called_again(other, found)
+    return other
 
 
 @lru_cache(maxsize=512)

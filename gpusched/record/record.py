@@ -64,6 +64,10 @@ ITEMS = 128
 """How many items of chunks one recording may go through, in loops or by assigning to positions:
 each is recorded on its own, which takes as long as computing hundreds."""
 
+CALLS = 4096
+"""How many calls of chunks the user's functions of one recording may make: it takes some 20 us for
+each, and its plan keeps what comes of them."""
+
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
@@ -126,6 +130,11 @@ class Recorder:
         holds (`gpusched.record.branches`); None where it is given values that no plan holds for."""
         self.exact = True
         """Whether kernels round as NumPy does."""
+        self.closed = False
+        """Whether what runs is a function of the user's that the plan is to do the same as: what it
+        asks of a chunk, and is not known, ends the recording."""
+        self.made = 0
+        """How many calls such functions have made of chunks."""
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
@@ -459,6 +468,8 @@ class Recorder:
 
     def escaped(self, reason: Reason) -> None:
         """Note that a value left the recording, so that a plan would not repeat it."""
+        if self.closed:
+            self.stop(GraphBreak.OWN_DECIDES(reason))
         self.escape = self.escape or reason
 
     def stop(self, reason: Reason) -> NoReturn:
@@ -474,6 +485,12 @@ class Recorder:
     def broke(self, operation: str, reason: Reason) -> None:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
+
+    def count(self) -> None:
+        """Count a call that a function of the user's makes; stop where there are too many."""
+        self.made += 1
+        if self.made > CALLS:
+            self.stop(GraphBreak.CHANGES("makes many calls of chunks"))
 
     def go_through(self, items: int) -> None:
         """Count items of chunks that the program goes through; stop where they are too many."""

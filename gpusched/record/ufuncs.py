@@ -45,6 +45,8 @@ along two axes."""
 def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
             inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # fmt: skip
     """Record what NumPy asks of a lazy chunk that is among the operands of a ufunc."""
+    if isinstance(kwargs.get("dtype"), LazyChunk):
+        recorder.stop(GraphBreak.VALUES("takes an array for a dtype"))
     out = kwargs.get("out")
     if method == "__call__" and out is not None and out[0] is chunk and len(kwargs) == 1:
         return _update(recorder, chunk, ufunc, inputs)

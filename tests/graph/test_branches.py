@@ -205,7 +205,7 @@ def test_loops_that_chunks_end_are_short() -> None:
     counts = compare(halves, chunk(1e30), chunk(1e30))
     assert not counts.fused_tasks
     line = halves.__code__.co_firstlineno + 1
-    told = f"decides by chunks more than 16 times (branch, line {line})"
+    told = f"your function decides by chunks more than 16 times (branch, line {line})"
     assert [reason for _, reason in counts.breaks] == [told]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph import disable, enable
-from tests.graph.examining import why_unsafe
+from tests.graph.examining import assert_numpys, why_unsafe
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
 
@@ -48,40 +48,58 @@ def test_they_are_recorded(name: str) -> None:
 
 
 def changes(x: Any) -> Any:
-    k = np.arange(3.0)
+    k = np.arange(4.0)
     k += 1
     return x * k
 
 
 def changes_elements(x: Any) -> Any:
-    k = np.arange(3.0)
+    k = np.arange(4.0)
     k[0] = 2
     return x * k
 
 
+def changes_between(x: Any) -> Any:
+    k, n = np.arange(4.0), [0, 1]
+    y = x * k + np.take(x, n, axis=1)[:, :1]
+    k += 1
+    n[0] = 3
+    z = np.clip(x, k, k + 2) + x[:, n][:, :1] + np.searchsorted(k, x)
+    k *= 7
+    return y - z
+
+
 def of_one_of_two(x: Any) -> Any:
-    k = np.arange(3.0) if x.shape[0] > 2 else x
+    k = np.arange(3.0) if x.shape[0] > 7 else x
     return k
 
 
-UNSAFE: dict[str, Callable[..., Any]] = {
-    "changed": changes,
-    "elements changed": changes_elements,
-    "returned": lambda x: np.arange(3.0),
-    "returned beside": lambda x: (x + 1, np.arange(3.0)),
-    "returned at times": of_one_of_two,
-    "changed by a chunk": lambda x: np.add(np.arange(3.0), x, np.arange(3.0)),
-    "of a chunk": lambda x: x + np.full(3, x.max()),
-    "of a list of chunks and numbers": lambda x: np.array([x, 1]) + 1,
-    "another's": lambda x: x + np.ones(3, like=x),
-    "iterated": lambda x: sum(k * x for k in np.arange(3.0)),
+STOPS: dict[str, Callable[..., Any]] = {
+    "returns a ndarray": lambda x: np.arange(3.0),
+    "returns a tuple": lambda x: (x + 1, np.arange(3.0)),
+    "calls full with other arguments": lambda x: x + np.full(3, x.max()),
+    "makes an array of arrays": lambda x: np.array([x, 1]) + 1,
+    "calls ones with other arguments": lambda x: x + np.ones(3, like=x),
 }
 
 
-@pytest.mark.parametrize("name", UNSAFE)
-def test_what_is_refused(name: str) -> None:
+@pytest.mark.parametrize("reason", STOPS)
+def test_what_ends_the_recording(reason: str) -> None:
     """Results have to be another array for each chunk, and plans hold theirs."""
-    assert why_unsafe(UNSAFE[name]) is not None
+    assert_numpys(STOPS[reason], reason)
+
+
+NUMPYS = [changes, changes_elements, of_one_of_two, changes_between,
+          lambda x: sum(k * x for k in np.arange(4.0))]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", NUMPYS)
+def test_what_changes_them_is_recorded(function: Callable[..., Any]) -> None:
+    assert_numpys(function)
+
+
+def test_what_is_not_recorded() -> None:
+    assert why_unsafe(lambda x: np.add(np.arange(3.0), x, np.arange(3.0))) is not None
 
 
 @pytest.mark.parametrize(

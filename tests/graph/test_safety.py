@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpusched.graph.safety.check import Code, Examination
 from gpusched.graph.safety.examination import LIBRARY, examined, kind_of
 from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
-from gpusched.graph.safety.instructions import State
+from gpusched.graph.safety.instructions import parts as parts_of
 from gpusched.graph.safety.kinds import Kind, Known
 from gpusched.graph.safety.outside import Outside
+from gpusched.record.bytecode import instructions
 from tests.graph.examining import assert_numpys, why_unsafe
 
 FACTOR = 2.5
@@ -87,6 +89,7 @@ def shapes(x: Any) -> Any:
 
 def parts(x: Any) -> Any:
     fraction, whole = np.modf(x)
+    whole = whole * 2
     whole *= 2
     return fraction if x.ndim else whole, x.shape[0]
 
@@ -334,36 +337,74 @@ def ignores_warnings_of_all(x: Any) -> Any:
     return np.log(x)
 
 
+HALF = 0.5
+
+
+def asks_for_a_number(x: Any, number: float = HALF) -> Any:
+    return x if number is HALF else x + 1
+
+
+def formats_its_own(x: Any) -> Any:
+    return x + len("%s" % np.arange(3.0))  # noqa: UP031
+
+
+def formats_by_one_of_two(x: Any) -> Any:
+    return x + len(("%s" if x.ndim == 2 else "%r") % np.arange(3.0))
+
+
+def formats_by_an_item(x: Any) -> Any:
+    kinds = dict(enumerate(["%s", "%r"]))
+    return x + len(kinds[x.ndim - 1] % np.arange(3.0))
+
+
+def formats_by_a_key(x: Any) -> Any:
+    return x + max([len(each % np.arange(3.0)) for each in {"%s": 1}])
+
+
+def formats_by_what_a_callee_returns(x: Any) -> Any:
+    def chosen() -> str:
+        return "%s"
+
+    return x + len(chosen() % np.arange(3.0))
+
+
+def raises_with_percent(x: Any, unit: str = "%") -> Any:
+    if x.ndim == 7:
+        raise ValueError(f"{x.ndim}{unit}, not 100 %")
+    if x.ndim == 8:
+        raise ValueError("not 100 %")
+    return x % 3 + x % (2 * np.pi) % (x + 1)
+
+
 UNSAFE = {
+    formats_by_one_of_two: "formats a string",
+    formats_by_an_item: "uses a string with %",
+    formats_by_a_key: "uses a string with %",
+    formats_by_what_a_callee_returns: "uses a string with %",
+    asks_for_a_number: "asks whether number, a float is HALF, a float",
+    formats_its_own: "formats a string",
+    formats_with_percent: "formats a string",
     ignores_warnings: "calls catch_warnings, which is not recorded",
     ignores_warnings_of_all: "calls simplefilter, which",
     assigns: "assigns to elements",
     asks_type: "asks whether a value is Iterable",
-    asks_type_of_a_function: "asks of what type",
-    converts: "calls array with more than a dtype",
-    converts_by_an_array: "calls asarray with an array",
+    formats: "formats a string",
     random: "calls RandomState.random",
     reads_table: "TABLE, a ndarray",
     prints: "calls print",
     remembers: "uses .append of seen, a list",
-    even: "calls itself",
     changes_input: "changes an array in place",
     changes_input_in_a_callee: "calls changes_input, which changes an array in place",
     handles: "handles exceptions",
     ends: "handles exceptions",
     suppresses: "calls suppress",
-    returns_functions: "returns",
-    formats: "formats",
-    formats_with_percent: "computes %",
-    out_by_position: "calls clip with arguments that no kernel honours",
+    out_by_position: "calls clip with arguments that may change others",
     out_by_name: "calls add with out=",
     where_by_name: "calls add with where=",
-    ufunc_of_too_many: "calls add with 3 arguments",
-    copies_nothing: "calls nan_to_num with arguments that no kernel honours",
-    of_a_scalar: "calls float64 with an array",
+    ufunc_of_too_many: "calls add with arguments that may change others",
+    copies_nothing: "calls nan_to_num with copy=",
     yields: "is a generator",
     sets_global: "sets a global variable",
-    may_have_no_value: "",
 }
 
 
@@ -374,12 +415,28 @@ def test_not_shown_safe(function: Any) -> None:
     assert UNSAFE[function] in reason
 
 
-CHANGES = [changes_what_a_view_shows, changes_in_a_callee, changes_what_a_callee_keeps,
-           changes_after_a_loop]  # fmt: skip
+STOPS = {
+    asks_type_of_a_function: "asks of what type a function is",
+    changes_after_a_loop: "changes a chunk in place",
+    changes_what_a_view_shows: "changes a chunk in place",
+    converts: "makes an array of one with more than a dtype",
+    converts_by_an_array: "makes an array of one with more than a dtype",
+    of_a_scalar: "converts a chunk to a NumPy array",
+    returns_functions: "returns a tuple",
+}
 
 
-@pytest.mark.parametrize("function", CHANGES)
-def test_what_shows_new_arrays_is_known_when_they_change(function: Any) -> None:
+@pytest.mark.parametrize("function", STOPS)
+def test_what_lazy_chunks_do_not_know_ends_the_recording(function: Any) -> None:
+    assert_numpys(function, STOPS[function])
+
+
+NUMPYS = [changes_in_a_callee, changes_what_a_callee_keeps, even, may_have_no_value,
+          raises_with_percent]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", NUMPYS)
+def test_what_is_recorded_is_numpys(function: Any) -> None:
     assert_numpys(function)
 
 
@@ -402,16 +459,15 @@ def test_what_arguments_are_counts() -> None:
     def call(x: Any, function: Any) -> Any:
         return function(x) * 2
 
-    assert "calls range with" in str(examined(chosen, [Kind.ARRAY, Kind.ARRAY], {}).reason)
-    assert examined(chosen, [Kind.ARRAY, kind_of(2)], {}).reason is None
-    assert examined(call, [Kind.ARRAY, kind_of(helper)], {}).reason is None
-    assert "print" in str(examined(call, [Kind.ARRAY, kind_of(print)], {}).reason)
-    assert examined(partial(call, function=np.exp), [Kind.ARRAY], {}).reason is None
-    assert examined(partial(call, function=[].append), [Kind.ARRAY], {}).reason is not None
+    assert examined(chosen, [Kind.OTHER, kind_of(2)], {}).reason is None
+    assert examined(call, [Kind.OTHER, kind_of(helper)], {}).reason is None
+    assert "print" in str(examined(call, [Kind.OTHER, kind_of(print)], {}).reason)
+    assert examined(partial(call, function=np.exp), [Kind.OTHER], {}).reason is None
+    assert examined(partial(call, function=[].append), [Kind.OTHER], {}).reason is not None
 
 
 def test_what_is_read_from_outside_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = examined(stencil, [Kind.ARRAY], {}).outside
+    found = examined(stencil, [Kind.OTHER], {}).outside
     assert found.holds()
     with monkeypatch.context() as patch:
         patch.setattr(f"{__name__}.FACTOR", 2.5 + 0)
@@ -511,11 +567,14 @@ def test_known_values_have_the_hash_of_what_they_are_equal_to() -> None:
 
 
 def test_an_instruction_of_python_3_13_that_stores_and_loads() -> None:
-    instruction: Any = types.SimpleNamespace(argval=("first", "second"))
-    before = State((Kind.FRESH,), (("second", Kind.SHAPE),))
-    after: Any = INSTRUCTIONS["STORE_FAST_LOAD_FAST"](None, before, instruction)  # type: ignore[arg-type]
-    assert after.stack == (Kind.SHAPE,)
-    assert dict(after.variables) == {"first": Kind.FRESH, "second": Kind.SHAPE}
+    code: Any = Code(Examination(Outside()), stencil, stencil.__code__, None)
+    code.stack, code.variables = [Kind.NEW], {"second": Kind.TEXT}
+    (first, *_) = instructions(stencil.__code__)
+    both = first._replace(opname="STORE_FAST_LOAD_FAST", argval=("first", "second"))
+    for each in parts_of(both):
+        INSTRUCTIONS[each.opname](code, each)
+    assert code.stack == [Kind.TEXT]
+    assert code.variables == {"first": Kind.NEW, "second": Kind.TEXT}
 
 
 def test_defaults_that_take_the_place_of_others_in_memory_are_noticed() -> None:

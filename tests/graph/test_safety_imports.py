@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.graph.safety.calls import Unsafe
+from gpusched.graph.safety.check import Code, Examination
 from gpusched.graph.safety.examination import examined
-from gpusched.graph.safety.interpreter import Interpreter
 from gpusched.graph.safety.kinds import Kind, Known
-from gpusched.graph.safety.lists import Lists
+from gpusched.graph.safety.listed import Unsafe
 from gpusched.graph.safety.outside import Outside
 from tests.graph.examining import why_unsafe
 
@@ -94,12 +93,11 @@ def test_what_is_followed_is_what_python_does(finder: Finder, text: str) -> None
     names: dict[str, Any] = {}
     exec(f"def f():\n    {text}\n    return found", names)
     outside = Outside()
-    interpreter = Interpreter(names["f"], outside, Lists())
+    code = Code(Examination(outside), names["f"], names["f"].__code__, None)
     kinds: list[Any] = []
-    interpreter.returns = kinds.append  # type: ignore[method-assign]
-    interpreter._result = Kind.PLAIN
+    code.use = lambda *given: kinds.extend(given)  # type: ignore[method-assign]
     try:
-        interpreter.run({})
+        code.run({})
     except Unsafe:
         return
     loaded, asked = sys.modules.copy(), list(finder.asked)
@@ -147,7 +145,7 @@ def test_safe(function: Any) -> None:
 
 
 def test_a_function_for_imports_that_is_not_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = examined(whole, [Kind.ARRAY], {}).outside
+    found = examined(whole, [Kind.OTHER], {}).outside
     assert found.holds()
     plain = builtins.__import__
     with monkeypatch.context() as patch:
@@ -159,7 +157,7 @@ def test_a_function_for_imports_that_is_not_pythons(monkeypatch: pytest.MonkeyPa
 
 
 def test_another_module_of_the_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = examined(names, [Kind.ARRAY], {}).outside
+    found = examined(names, [Kind.OTHER], {}).outside
     other = types.ModuleType("math")
     other.pi, other.sqrt = 3.0, np.sqrt  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:

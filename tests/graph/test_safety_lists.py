@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 
 from gpusched.graph.safety.examination import examined, kind_of
 from gpusched.graph.safety.kinds import Kind
-from gpusched.plan.expression import UnrecordableError
-from tests.graph.examining import assert_numpys, assert_safe, why_unsafe
+from tests.graph.examining import assert_as_numpy, assert_numpys, assert_safe, why_unsafe
 from tests.record.recording import assert_same, record
 
 
@@ -101,8 +99,8 @@ def puts_lists_into_lists(x: Any) -> Any:
     return x
 
 
-SAFE = [collects, index_of_lists, tail, unpacks, numbers, lists_of_lists, lists_of_functions,
-        adds_to_a_list, puts_lists_into_lists]  # fmt: skip
+SAFE = [collects, index_of_lists, tail, numbers, adds_to_a_list, unpacks,
+        puts_lists_into_lists]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -111,8 +109,7 @@ def test_safe(function: Any) -> None:
 
 
 def test_the_shape_of_something_like_an_array() -> None:
-    x = np.ones((3, 0))
-    assert_same(record(tail, x, backend="python").result, tail(x))
+    assert_safe(tail, np.ones((3, 0)))
 
 
 def changes_by_an_operator(x: Any) -> Any:
@@ -124,13 +121,11 @@ def changes_by_an_operator(x: Any) -> Any:
 
 def test_lists_of_numbers_as_arguments() -> None:
     x, given = np.arange(12.0).reshape(3, 4), ([1], [0, 2], [0.5, 2.0])
-    assert examined(by_lists, [Kind.ARRAY, *map(kind_of, given)], {}).reason is None
+    assert examined(by_lists, [Kind.OTHER, *map(kind_of, given)], {}).reason is None
     found = record(lambda a: by_lists(a, *given), x, backend="python")
     assert_same(found.result, by_lists(x, *given))
-    assert examined(lambda x, n: n, [Kind.ARRAY, kind_of([1])], {}).reason is not None
-    assert (
-        examined(lambda x, n: n.append(x) or x, [Kind.ARRAY, kind_of([1])], {}).reason is not None
-    )
+    appends = examined(lambda x, n: n.append(x) or x, [Kind.OTHER, kind_of([1])], {})
+    assert appends.reason is not None
 
 
 def returns_a_list(x: Any) -> Any:
@@ -156,9 +151,7 @@ def test_a_shape_is_what_a_list_was() -> None:
         shape[0] = 1
         return new
 
-    assert why_unsafe(fills) is None
-    x = np.ones((3, 4))
-    assert_same(record(fills, x, backend="python").run(x), fills(x))
+    assert_safe(fills)
 
 
 def changes_what_a_function_reads(x: Any) -> Any:
@@ -244,38 +237,47 @@ def changes_one_of_two(x: Any) -> Any:
 
 
 UNSAFE = [
-    returns_a_list,
     changes_another_name,
+    changes_one_of_two,
+    changes_what_it_is_given,
     decides_by_what_is_added,
+    lists_from_functions,
+    lists_of_functions,
+    lists_of_lists,
     puts_a_list_into_itself,
     puts_a_list_into_its_own_item,
-    changes_one_of_two,
+    puts_methods_of_lists_into_lists,
+    takes_what_is_added,
     lambda x: [x, x].index(x) + x,
     lambda x: [x, x + 1].remove(x) or x,
-    lambda x: [x, x + 1].pop(),
-    lambda x: [x].append(x, x) or x,
-    lambda x: x if x in [1, x] else x + 1,
-    lambda x: [x] == [x] or x,
-    lambda x: x.sum(axis=[x]),
     lambda x: [x].append(print) or x,
     lambda x: x * max(x.shape, key=print),
     lambda x: x * max([1, 2], key=print),
 ]
 
 
-NUMPYS = [changes_by_an_operator, changes_what_it_is_given,
-          changes_what_a_function_reads, changes_while_it_loops, takes_what_is_added,
-          lists_from_functions, puts_methods_of_lists_into_lists]  # fmt: skip
-
-
-@pytest.mark.parametrize("function", NUMPYS)
-def test_lists_that_change_wherever_they_are(function: Any) -> None:
-    assert_numpys(function)
-
-
 @pytest.mark.parametrize("function", UNSAFE)
 def test_not_shown_safe(function: Any) -> None:
     assert why_unsafe(function) is not None
+
+
+STOPS = {
+    changes_by_an_operator: "changes a chunk in place",
+    returns_a_list: "returns a list",
+}
+
+
+@pytest.mark.parametrize("function", STOPS)
+def test_what_lazy_chunks_do_not_know_ends_the_recording(function: Any) -> None:
+    assert_numpys(function, STOPS[function])
+
+
+NUMPYS = [changes_what_a_function_reads, changes_while_it_loops, lambda x: [x, x + 1].pop()]
+
+
+@pytest.mark.parametrize("function", NUMPYS)
+def test_what_is_recorded_is_numpys(function: Any) -> None:
+    assert_numpys(function)
 
 
 STATEMENTS = [
@@ -302,7 +304,7 @@ STATEMENTS = [
 
 
 def never() -> None:
-    """What cannot be shown safe: a function that is runs it only if a wrong branch was followed."""
+    """Raise: a function that is recorded runs it only if NumPy does."""
     raise AssertionError
 
 
@@ -320,30 +322,9 @@ def functions(draw: st.DrawFn) -> str:
     return "def made(x):\n" + "".join(f"    {line}\n" for line in lines)
 
 
-def outcome(function: Callable[[Any], Any], x: np.ndarray) -> Any:
-    """Return a function's result and what has become of its argument; None for an error."""
-    given = x.copy()
-    try:
-        return function(given), given
-    except (TypeError, ValueError, IndexError, AttributeError):
-        return None
-
-
 @given(functions())
 def test_what_is_shown_safe_is_numpys(text: str) -> None:
     names: dict[str, Any] = {"np": np, "reduce": reduce, "iter_of": iter}
     names["never"] = never
     exec(text, names)
-    function = names["made"]
-    if why_unsafe(function) is not None:
-        return
-    x = np.arange(6.0).reshape(2, 3)
-    expected = outcome(function, x)
-    try:
-        found = record(function, x.copy(), backend="python")
-    except (UnrecordableError, TypeError, ValueError, IndexError, AttributeError):
-        return  # Then it runs on the arrays themselves.
-    assert expected is not None
-    assert_same(found.result, expected[0])
-    np.testing.assert_array_equal(expected[1], x)
-    assert_same(found.run(x + 1), function(x + 1))
+    assert_as_numpy(names["made"])

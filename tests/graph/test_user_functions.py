@@ -975,6 +975,6 @@ def test_chunks_of_another_library_are_not_taken_for_numpys(function: Any) -> No
     recorder = Recorder(replace(HOST, can=replace(HOST.can, host_memory=False)))
     lazy = LazyChunk(recorder, recorder.leaf(values()))
     with pytest.raises(UnrecordableError, match="another library"):
-        stand_in(function)(*((lazy, np.ndarray) if function is isinstance else (lazy,)))
+        stand_in(function, recorder)(*((lazy, np.ndarray) if function is isinstance else (lazy,)))
     recorder.moved = True
-    assert stand_in(isinstance)(lazy, np.ndarray)
+    assert stand_in(isinstance, recorder)(lazy, np.ndarray)

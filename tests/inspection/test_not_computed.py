@@ -12,8 +12,11 @@ import xarray as xr
 
 from gpusched import explain, reset_statistics, statistics
 
+CALLS: list[Any] = []
+
 
 def raises(*arguments: Any, **options: Any) -> Any:
+    CALLS.append(arguments)  # What changes nothing is recorded.
     raise AssertionError("a chunk was computed")
 
 
@@ -43,6 +46,14 @@ def test_delayed_values_are_not_made() -> None:
     parts = [da.from_delayed(dask.delayed(raises)(k), (10, 10), "float64") for k in range(3)]
     found = explain(da.concatenate(parts) * 2 + 1)
     assert [k.launches for k in found.kernels] == [3]
+
+
+def test_functions_that_are_given_no_chunk_are_not_called() -> None:
+    def part(k: int) -> Any:
+        return np.ones(10 ** (15 + k))
+
+    x = da.from_delayed(dask.delayed(part)(1), (10, 10), "float64")
+    assert [k.launches for k in explain(x * 2 + 1).kernels] == [1]
 
 
 def test_sources_are_not_read() -> None:

@@ -14,13 +14,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusched.breaks import Reason
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functions import libraries
 from gpusched.graph.functions.partials import bare
-from gpusched.graph.safety import examination, interpreter
+from gpusched.graph.safety import check, examination
 
 _found: dict[tuple[str, int, str], set[Reason | None]] = {}
 """By file, line and name, why a function was refused; None where it was not."""
+
+UNCOUNTED = GraphBreak.LIBRARY, GraphBreak.NO_ARRAY
+"""Why functions are none of a user's, or have nothing to fuse."""
 
 _examined = examination.examined
 
@@ -28,7 +31,7 @@ _examined = examination.examined
 def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> examination.Verdict:
     """Do what `gpusched.graph.examination.examined` does, and note what came of it."""
     verdict = _examined(function, args, names)
-    if verdict.reason is not examination.LIBRARY:
+    if verdict.reason is None or verdict.reason.kind not in UNCOUNTED:
         _found.setdefault(_place(bare(function)), set()).add(verdict.reason)
     return verdict
 
@@ -51,7 +54,7 @@ def package(value: Any) -> str:
 def pytest_configure(config: Any) -> None:
     """Note verdicts from now on."""
     examination.examined = examined
-    for module in (examination, interpreter):
+    for module in (examination, check):
         vars(module)["package"] = package
 
 

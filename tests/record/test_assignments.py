@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph import enable
+from gpusched.graph.safety.outside import Outside
 from gpusched.plan.expression import UnrecordableError
 from tests.graph.conftest import SETTINGS
-from tests.graph.examining import why_unsafe
+from tests.graph.examining import recorded, why_unsafe
 from tests.record.recording import assert_same, check, record
 
 X = np.random.default_rng(3).normal(size=(5, 4))
@@ -175,10 +176,17 @@ def of_what_is_kept(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [of_an_argument, of_a_view, of_an_array, of_what_is_kept],
+    [of_an_argument, of_a_view],
 )
 def test_not_shown_safe(function: Any) -> None:
     assert why_unsafe(function) is not None
+
+
+@pytest.mark.parametrize("function", [of_an_array, of_what_is_kept])
+def test_what_ends_the_recording(function: Any) -> None:
+    assert why_unsafe(function) is None
+    with pytest.raises(UnrecordableError):
+        recorded(function, Outside(), X.copy())
 
 
 @pytest.mark.parametrize("function", [of_an_argument, of_a_view, that_a_view_shows, of_pairs])

@@ -110,7 +110,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     verdict = examination.remembered(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
-    own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY
+    others = GraphBreak.LIBRARY, GraphBreak.NO_ARRAY
+    own = verdict.reason is not None and verdict.reason.kind not in others
     refused = own and not asked
     identity = identity_of(function), verdict.outside.identity
     return Traits(safe or asked, safe, identity, refused, slow_part(function) is None,

@@ -15,8 +15,8 @@ from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct, Plans, Waiting
 from gpusched.graph.running.inlined import Inlining
 from gpusched.graph.running.inputs import first_device, flat
-from gpusched.graph.running.moved import Moved, leave
-from gpusched.graph.running.traced import Trace
+from gpusched.graph.running.moved import Moved
+from gpusched.graph.running.traced import StoppedError, Trace
 from gpusched.placed import hosted
 from gpusched.plan import tiers
 from gpusched.plan.expression import UnrecordableError
@@ -68,6 +68,8 @@ class Recording:
         self._inlining = Inlining(len(registers)) if unfused else None
         self._layout: Any = None
         """How the plan lays results out, while it is not known whether NumPy does so."""
+        self._divided: list[Segment] = []
+        """The segment's parts, if a function of the user's has stopped."""
         self._plans: Plans | None = None
         """The plan, and those for other inputs of the kind; None if it is not kept."""
         self._results: tuple[Any, float] | None = None
@@ -85,11 +87,14 @@ class Recording:
             segment.calling.keep_order()
         # Not while an error is handled, which would be shown beside what the functions raise.
         if isinstance(found, Exception):
-            self._call_after(found)
+            segment.call_after(found, self._key, self._inputs, self._registers)
         elif recorder.missing:
             segment.remembered.add(self._key, Waiting(recorder.missing))
             recorder.postponed.discard()
             segment.unfused(recorder.missing, self._key, self._inputs, self._registers)
+        elif self._divided and not recorder.moved:
+            recorder.postponed.discard()
+            segment.run_apart(self._divided, self._registers)
         elif isinstance(found, Direct):
             recorder.postponed.discard()
             segment.direct(found, self._registers, self._key)
@@ -103,9 +108,12 @@ class Recording:
             return self._planned()
         except _RAISED:
             raise
+        except StoppedError as stopped:
+            self._divided = self._segment.divided(self._recorder.step)
+            return self._segment.without(stopped.reason)
         except UnrecordableError as reason:
             return self._segment.without(reason.reason)
-        except Exception as error:  # noqa: BLE001  _call_after decides
+        except Exception as error:  # noqa: BLE001  Segment.call_after decides
             if isinstance(error, OSError):
                 self._key = None  # There may be files or a disk the next time.
             return error
@@ -193,16 +201,3 @@ class Recording:
             segment.called(segment.without(OTHER_LAYOUT), self._key)
         elif self._plans is not None and self._layout is not None:
             segment.remembered.add(self._key, self._plans)
-
-    def _call_after(self, error: Exception) -> None:
-        """Call the functions as they are after the recording has failed.
-
-        Nothing has been changed by then. Either they raise what the user's program raises, or the
-        recorder has a bug, which is counted.
-        """
-        segment, registers = self._segment, self._registers
-        reason = GraphBreak.RECORDING("recording failed", repr(error))
-        leave(registers, segment.without(reason))
-        segment.calling.one_by_one(registers)
-        refused = segment.refused(error, GraphBreak.RECORDING, self._inputs, registers)
-        segment.called(refused, self._key)

@@ -106,6 +106,8 @@ class Segment:
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
+        self.apart: list[Segment] = []
+        """What runs instead: one function of the user's stops when it is recorded."""
         self._examination: Examination | None = None
 
     def as_it_is(self, inputs: Sequence[Any]) -> Segment:
@@ -128,6 +130,44 @@ class Segment:
         inner.overrides, inner.remaining = self.overrides, self.remaining
         inner.shown = self.shown
         self.cut = CutFirst(tuple(leading), inner)
+
+    def divided(self, register: int) -> list[Segment]:
+        """Return what runs before a call, the call, and what runs after it, each by itself.
+
+        Parameters
+        ----------
+        register
+            Of the call's result.
+
+        Returns
+        -------
+        list of Segment
+            Empty if there is nothing else.
+        """
+        place = [result for result, _ in self.steps].index(register)
+        parts = self.steps[:place], self.steps[place : place + 1], self.steps[place + 1 :]
+        found = [self._part(part) for part in parts if part]
+        return found if len(found) > 1 else []
+
+    def _part(self, steps: Steps) -> Segment:
+        """Return the segment of some of the calls."""
+        made = {register for register, _ in steps}
+        read = {r for register, step in self.steps if register not in made for r in step.registers}
+        needed = set().union(*(step.registers for _, step in steps)) - made
+        outputs = tuple(sorted(made & (read | set(self.outputs))))
+        given = [each for each in self.given if each[0] in needed]
+        part = Segment(steps, tuple(sorted(needed)), outputs, True, given=given)
+        part.overrides, part.remaining, part.errors = self.overrides, self.remaining, self.errors
+        part.shown, part.returns = self.shown, self.returns
+        return part
+
+    def run_apart(self, parts: list[Segment], registers: Registers) -> None:
+        """Run parts of the segment instead of it, from now on."""
+        self.apart = parts
+        for part in parts:
+            part.run_whole(registers)
+        for register in {r for part in parts for r in part.outputs}.difference(self.outputs):
+            registers[register] = None
 
     # Running ----------------------------------------------------------------------------
 
@@ -164,6 +204,8 @@ class Segment:
         if examination.refused:
             return self.direct(Direct(*examination.refused), registers)
         moved = registers if isinstance(registers, Moved) else None
+        if self.apart and moved is None:
+            return self.run_apart(self.apart, registers)
         key = self.key(inputs, moved is not None)
         found = self.remembered.known(key)
         others: Plans | None = None
@@ -223,11 +265,21 @@ class Segment:
                 continue
             given = registers.on_device() if isinstance(registers, Moved) else inputs
             take()
+            failed: Exception | None = None
             try:
                 results, seconds = plan.run(flat(given), registers[self.outputs[-1]])
             except ReplayError:
                 take()  # Errors of numbers that this chunk has not.
                 continue
+            except Exception as error:
+                # NumPy reports what it finds before a function raises, and first.
+                repeats = bool(take() or self.own) and not isinstance(registers, Moved)
+                if not repeats or isinstance(error, MemoryError):
+                    raise
+                failed = error
+            if failed is not None:
+                self.call_after(failed, key, inputs, registers)
+                return True
             self.finish(plan, results, seconds, registers)
             if plan is not found.plans[0]:
                 self.remembered.held_last(key, found, plan)
@@ -334,6 +386,17 @@ class Segment:
             warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
         return self.without(reason)
 
+    def call_after(self, error: Exception, key: Any, inputs: tuple[Any, ...],
+                   registers: Registers) -> None:  # fmt: skip
+        """Call the functions as they are after a recording or a plan has failed.
+
+        Nothing has been changed by then. Either they raise what the user's program raises, or
+        gpusched has a bug, which is counted.
+        """
+        leave(registers, self.without(GraphBreak.RECORDING("recording failed", repr(error))))
+        self.calling.one_by_one(registers, reported=True)
+        self.called(self.refused(error, GraphBreak.RECORDING, inputs, registers), key)
+
     def direct(self, found: Direct, registers: Registers, key: Any = None) -> None:
         """Call the functions as they are, and remember and count that."""
         leave(registers, found)
@@ -369,7 +432,7 @@ class Segment:
         if found is None or not found.holds():
             found = Examination.of(self.own)
             self.remembered.clear()
-            self._examination = found
+            self._examination, self.apart = found, []
         return found
 
     def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:

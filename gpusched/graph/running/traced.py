@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,8 +16,11 @@ from gpusched.graph.running.decisions import Direct
 from gpusched.graph.running.inlined import Inlining
 from gpusched.graph.running.inputs import NESTED
 from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
+from gpusched.graph.safety.kinds import is_constant
+from gpusched.graph.safety.outside import is_warning
+from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import Registers
-from gpusched.record.chunk import LazyChunk, lazies, node_of
+from gpusched.record.chunk import LazyChunk, lazies, node_of, seen_by_others
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
 
@@ -28,6 +32,10 @@ __gpusched_calls_programs__ = True
 
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
+
+
+class StoppedError(UnrecordableError):
+    """A function of the user's has done what cannot be recorded."""
 
 
 class Trace:
@@ -68,6 +76,8 @@ class Trace:
             if isinstance(piece := self.local[register], LazyChunk):
                 recorder.pieces.add(node_of(piece))
         calls = _bound(segment, examination or segment.examined(), recorder)
+        own = set(map(id, segment.own))
+        self._own = {register for register, step in segment.steps if id(step) in own}
         with recorder.own_numbers():
             for call, gone in zip(calls, segment.calling.last_uses, strict=True):
                 self._call(*call, inlining)
@@ -78,6 +88,8 @@ class Trace:
     def _call(self, register: int, function: Callable[..., Any], step: ProgramStep,
               inlining: Inlining | None) -> None:  # fmt: skip
         self.recorder.step, local = register, self.local
+        if register in self._own:
+            function = partial(of_the_users, self.recorder, function)
         if inlining is not None and register in self.segment.users:
             given = {k: local[k] for k in step.registers}
             call = partial(step.call, function, local)
@@ -138,6 +150,56 @@ def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
     arrays.append((number, leaf.register))
     recorder.given.add(leaf.register)
     return LazyChunk(recorder, leaf)
+
+
+def of_the_users(recorder: Recorder, function: Callable[..., Any], /, *args: Any,
+                 **kwargs: Any) -> Any:  # fmt: skip
+    """Return what a function of the user's gives that was shown to be safe.
+
+    Raises
+    ------
+    StoppedError
+        If it does what cannot be recorded.
+    UnrecordableError
+        If kernels are missing, of which it needs results.
+    """
+    recorder.closed = True
+    try:
+        if not seen_by_others((args, kwargs)):
+            recorder.stop(GraphBreak.NO_ARRAY("is given no chunk"))
+        found = function(*args, **kwargs)
+        if not _is_result(found):
+            recorder.stop(GraphBreak.OWN_CODE(f"returns a {type(found).__name__}"))
+        return found
+    except TypeError as error:
+        if not is_warning(error):
+            raise
+        told = f"your function warns{_line(error)}"
+        raise StoppedError(GraphBreak.OWN_CODE(told)) from error
+    except UnrecordableError as error:
+        if recorder.missing:
+            raise
+        told = f"your function {error.reason}{_line(error)}"
+        raise StoppedError(error.reason.told(told)) from error
+    finally:
+        recorder.closed = False
+
+
+def _is_result(value: Any) -> bool:
+    """Return whether a plan may give what a function returns: arrays and numbers, or a tuple."""
+    if type(value) is tuple:
+        return all(map(_is_result, value))
+    return type(value) is LazyChunk or is_constant(value)
+
+
+def _line(error: BaseException) -> str:
+    """Return the line of the user's in which something has ended the recording."""
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("gpusched", "numpy")
+    ]
+    return f" (line {lines[-1]})" if lines and "line " not in str(error) else ""
 
 
 def _bound(segment: Segment, examination: Examination, recorder: Recorder) -> list[Call]:

@@ -1,15 +1,25 @@
-"""Shows that a user's own function may be given lazy chunks: everything it does is on a list.
+"""Shows that a user's own function may be given lazy chunks: it runs in a closed world.
 
-`examination` says so of each step. `interpreter` goes through the bytecode with kinds of values
-(`kinds`), by the table of `instructions`, to which `operators`, `invocations` and `closures`
-(functions that a function defines) add theirs; `lists` has what lists may hold that are changed;
-`calls` lists what may be called with what; `outside` holds what was read from outside, which a plan
-depends on, and binds functions to it while they are recorded, and to what stands in for what asks
-of what type arrays are. What is not known to be right runs on real arrays.
+A function is recorded once, with lazy chunks, and its plan is run for other chunks. That is right
+if two things hold:
 
-Of 8,529 functions of scipy, scikit-learn, xarray, dask and eight packages more, 401 are shown safe:
-66 of these need methods of arrays, 24 raise errors, 23 call other functions in Python, 19 have
-ranges and slices, 25 `numpy.asarray`, 22 make arrays of numbers, 12 `isinstance`, 11 define
-functions, 10 write to parts of new arrays, 5 join lists, 3 import, 2 change lists, 2 enter
-`numpy.errstate`, and 1 has a generator.
+- The function does the same for all chunks of a kind. What it reads and calls is on a list, or is a
+  function of the user's for which the same holds; a plan is used only while what was read from
+  outside is as it was; and what a lazy chunk does not know, such as its values, ends the recording
+  (`gpusched.record.record.Recorder.closed`).
+- It changes nothing that others see. So a recording may end anywhere: the function then runs on
+  real arrays from its start, and the calls before and after it are recorded without it.
+
+The bytecode shows what is read, called and changed, before anything is run. For that it is enough
+to know which values a call has made itself; what values are, nobody asks. The modules, in the order
+of calls:
+
+- `examination`: which functions of a program's steps may be recorded, and why others may not.
+- `check`: goes through the bytecode of a function, and of those that it calls.
+- `instructions`: what each instruction does, with the `kinds` of what is on the stack.
+- `imports`: imports of what is loaded.
+- `listed`: what may be read and called.
+- `outside`: what was read from outside, and functions that are bound to it while they are recorded.
+- `standins`: what these read instead of functions that see what type an array is, or that would
+  warn once and not for each chunk.
 """

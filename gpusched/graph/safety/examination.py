@@ -16,14 +16,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import known
 from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.functions.partials import applied, bare, name_of
-from gpusched.graph.safety.kinds import (
-    Items,
-    Kind,
-    Known,
-    Listing,
-    is_constant,
-    is_settled,
-)
+from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
 from gpusched.graph.safety.outside import Outside, is_little
 from gpusched.newest import Newest
 from gpusched.plan.plan import Register
@@ -82,9 +75,11 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
         return Verdict(_said_of_object(function))
     if package(function) in FUNCTIONS:
         return Verdict(LIBRARY)
+    if not any(map(_may_be_chunk, (*args, *names.values()))):
+        return Verdict(GraphBreak.NO_ARRAY("is given no chunk"))
     # Programs that call no functions of the user's do without.
-    from gpusched.graph.safety.calls import Unsafe
-    from gpusched.graph.safety.interpreter import examine
+    from gpusched.graph.safety.check import examine
+    from gpusched.graph.safety.listed import Unsafe
 
     outside = Outside()
     try:
@@ -112,14 +107,11 @@ def _spread(
 def kind_of(value: Any) -> Any:
     """Return the kind of an argument of a task's or of a program's call."""
     if isinstance(value, TaskRef | GraphNode | Register | np.ndarray):
-        return Kind.ARRAY
-    if is_constant(value):
-        return Known(value, "an argument")
+        return Kind.OTHER
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
-    if type(value) is list:
-        items = tuple(map(kind_of, value))
-        return Listing(items) if all(map(_is_harmless, items)) else Kind.OTHER
+    if type(value) is list and all(map(_is_harmless, value)):
+        return Kind.OTHER
     return Known(value, "an argument")
 
 
@@ -130,10 +122,15 @@ def _is_little(kind: Any) -> bool:
     return is_little(kind.value) if isinstance(kind, Known) else isinstance(kind, Kind)
 
 
-def _is_harmless(kind: Any) -> bool:
-    if isinstance(kind, Items):
-        return all(map(_is_harmless, kind.items))
-    return kind is Kind.ARRAY or is_settled(kind) or isinstance(kind, Listing)
+def _may_be_chunk(kind: Any) -> bool:
+    return any(map(_may_be_chunk, kind.items)) if isinstance(kind, Items) else kind is Kind.OTHER
+
+
+def _is_harmless(value: Any) -> bool:
+    """Return whether a list of arguments may hold a value: a chunk, a number, or such a list."""
+    if type(value) in (list, tuple):
+        return all(map(_is_harmless, value))
+    return kind_of(value) is Kind.OTHER or (is_constant(value) and not is_format(value))
 
 
 def _said_of_object(function: Any) -> Reason:

@@ -1,345 +1,442 @@
-"""The table of allowed instructions: those of the stack, of variables, imports and strings.
-
-What each changes is a `State`: the stack and the variables of a function, in kinds.
-"""
+"""The table of allowed instructions, by their names in any of the versions of Python."""
 
 from __future__ import annotations
 
-import builtins
 import dis
+import inspect
 import sys
-import types
-from collections.abc import Callable
-from dataclasses import replace
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpusched.breaks import GraphBreak
-from gpusched.dataclass import dataclass
-from gpusched.graph.safety.calls import described, refuse
+from gpusched.graph.safety import listed
+from gpusched.graph.safety.imports import from_module, imported
 from gpusched.graph.safety.kinds import (
+    Filling,
+    Items,
     Kind,
     Known,
     Listing,
-    Method,
-    Row,
-    is_array,
-    is_plain,
-    is_settled,
-    joined,
+    Options,
+    is_constant,
+    is_one,
+    is_own,
+    is_string,
+    items_of,
 )
-from gpusched.record.handlers import METHODS, UFUNC_METHODS
+from gpusched.graph.safety.listed import described, refuse
 
 if TYPE_CHECKING:
-    from gpusched.graph.safety.interpreter import Interpreter
+    from gpusched.graph.safety.check import Code
 
-_ATTRIBUTES = {"shape": Kind.SHAPE, "dtype": Kind.PLAIN, "ndim": Kind.PLAIN, "size": Kind.PLAIN,
-               "itemsize": Kind.PLAIN, "nbytes": Kind.PLAIN}  # fmt: skip
-"""What of an array is known without its values."""
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of functions whose calls run nothing yet."""
 
-_VIEWS = frozenset(["T", "real", "imag"])
+Ways = list[tuple[int | None, list[Any]]] | None
+"""Where an instruction may go on, with what stack; None for the next one with the stack there is.
+"""
+Rule = Callable[["Code", dis.Instruction], Ways]
 
-_OF_PLAIN = {"kind": Kind.TEXT, "char": Kind.TEXT, "name": Kind.TEXT, "itemsize": Kind.PLAIN,
-             "type": Kind.PLAIN, "dtype": Kind.PLAIN, "ndim": Kind.PLAIN, "start": Kind.PLAIN,
-             "stop": Kind.PLAIN, "step": Kind.PLAIN, "eps": Kind.PLAIN, "tiny": Kind.PLAIN,
-             "max": Kind.PLAIN, "min": Kind.PLAIN, "bits": Kind.PLAIN}  # fmt: skip
-"""Attributes of dtypes, slices and what `numpy.finfo` returns. None of these has methods of such
-names; those of NumPy scalars are read, and then refused where they are called."""
-
-
-OF_LISTS = frozenset(["append", "extend"])
-"""Methods of lists that are followed."""
-
-
-@dataclass(frozen=True)
-class State:
-    """What the interpreter of Python holds before one instruction."""
-
-    stack: tuple[Any, ...]
-    variables: tuple[tuple[str, Any], ...]
-    """Local variables, by name."""
-    keywords: tuple[str, ...] = ()
-    """Names of the last arguments of the call to come."""
-
-    def joined(self, other: State) -> State:
-        """Return what holds on two ways that meet."""
-        if len(self.stack) != len(other.stack):
-            refuse(GraphBreak.OWN_CODE, "leaves different numbers of values behind")
-        stack = tuple(map(joined, self.stack, other.stack))
-        mine, theirs = dict(self.variables), dict(other.variables)
-        names = {name: joined(mine[name], theirs[name]) for name in mine if name in theirs}
-        return State(stack, tuple(names.items()), self.keywords)
-
-
-def push(state: State, *kinds: Any, pops: int = 0) -> State:
-    """Return the state with some kinds taken from the stack and others put on it."""
-    if len(state.stack) < pops:
-        refuse(GraphBreak.OWN_CODE, "takes more values than there are")
-    kept = state.stack[: len(state.stack) - pops]
-    return replace(state, stack=(*kept, *kinds))
-
-
-def stored(state: State, name: str, kind: Any) -> State:
-    """Return the state in which a local variable has a kind."""
-    return replace(state, variables=tuple({**dict(state.variables), name: kind}.items()))
-
-
-def loaded(state: State, name: str) -> Any:
-    """Return the kind of a local variable; refuse one that may have no value."""
-    found = dict(state.variables).get(name, Kind.UNBOUND)
-    if found is Kind.UNBOUND:
-        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which may have no value")
-    return found
-
-
-Instruction = dis.Instruction
-After = State | None | list[tuple[int | None, State | None]]
-Rule = Callable[["Interpreter", State, Instruction], After]
-
-TABLE: dict[str, Rule] = {}
-"""What each allowed instruction does, by its name in any of the versions of Python."""
-
-NOT_FOLLOWED = GraphBreak.OWN_CODE, "does what gpusched cannot follow"
-
-SAID = {
-    "STORE_SUBSCR": (GraphBreak.OWN_ASSIGNS, "assigns to elements of an array"),
-    "DELETE_SUBSCR": (GraphBreak.OWN_ASSIGNS, "deletes elements"),
-    "STORE_SLICE": (GraphBreak.OWN_ASSIGNS, "assigns to elements of an array"),
-    "STORE_ATTR": (GraphBreak.OWN_CODE, "sets an attribute"),
-    "DELETE_ATTR": (GraphBreak.OWN_CODE, "deletes an attribute"),
-    "STORE_GLOBAL": (GraphBreak.OWN_CODE, "sets a global variable"),
-    "DELETE_GLOBAL": (GraphBreak.OWN_CODE, "deletes a global variable"),
-    "STORE_DEREF": (GraphBreak.OWN_CODE, "sets a variable of an outer function"),
-    "BUILD_SET": (GraphBreak.OWN_CODE, "builds a set"),
+_PARTS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
 }
-"""What is said of some instructions that are not in the table."""
+"""Instructions that are two, since Python 3.13."""
+
+_SAID = {
+    "STORE_ATTR": "sets an attribute",
+    "DELETE_ATTR": "deletes an attribute",
+    "STORE_GLOBAL": "sets a global variable",
+    "DELETE_GLOBAL": "deletes a global variable",
+    "BUILD_SET": "builds a set",
+}
+"""What is said of some instructions that are not listed."""
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+class _Table(dict[str, Rule]):
+    """Rules by names; what has none is refused."""
+
+    def __missing__(self, name: str) -> Rule:
+        refuse(GraphBreak.OWN_CODE, _SAID.get(name, "does what gpusched cannot follow"))
+
+
+TABLE = _Table()
+"""What each allowed instruction does."""
+
+
+def parts(instruction: dis.Instruction) -> Iterator[dis.Instruction]:
+    """Yield the instructions that one instruction is."""
+    if instruction.opname not in _PARTS:
+        yield instruction
+        return
+    for name, argval in zip(_PARTS[instruction.opname], instruction.argval, strict=True):
+        yield instruction._replace(opname=name, arg=0, argval=argval)
+
+
+def rule(names: str) -> Callable[[Rule], Rule]:
     """Enter a function into the table as the meaning of instructions of these names."""
 
     def enter(rule: Rule) -> Rule:
-        for name in names:
-            TABLE[name] = rule
+        TABLE.update(dict.fromkeys(names.split(), rule))
         return rule
 
     return enter
 
 
-@rule("RESUME", "NOP", "PRECALL", "COPY_FREE_VARS", "NOT_TAKEN")
-def _nothing(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return state
+def _rules(rules: dict[str, Callable[[Any, Any], Any]]) -> None:
+    for names, each in rules.items():
+        rule(names)(each)
 
 
-@rule("POP_TOP", "END_FOR", "POP_ITER")
-def _pop(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, pops=1)
+_rules({
+    "RESUME NOP PRECALL COPY_FREE_VARS NOT_TAKEN MAKE_CELL": lambda code, i: None,
+    "POP_TOP END_FOR POP_ITER": lambda code, i: code.pop(1) and None,
+    "PUSH_NULL": lambda code, i: code.push(Kind.NULL),
+    "RETURN_GENERATOR LOAD_CLOSURE": lambda code, i: code.push(Kind.OTHER),
+    "LOAD_CONST LOAD_SMALL_INT": lambda code, i: code.push(Known(i.argval)),
+    "LOAD_ASSERTION_ERROR": lambda code, i: code.push(Known(AssertionError)),
+    "STORE_FAST": lambda code, i: code.store(i.argval, *code.pop(1)),
+    "DELETE_FAST": lambda code, i: code.store(i.argval, Kind.UNBOUND),
+    "JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT": lambda code, i: [
+        (i.argval, code.stack)
+    ],
+    "GET_ITER BINARY_SLICE YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
+    "BUILD_SLICE COMPARE_OP CONTAINS_OP TO_BOOL UNARY_INVERT "
+    "UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE": lambda code, i: _replace(code, i, Kind.NEW),
+})  # fmt: skip
 
 
-@rule("PUSH_NULL")
-def _push_null(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, Kind.NULL)
+def _replace(code: Code, i: dis.Instruction, kind: Kind) -> None:
+    """Put something on the stack instead of what an instruction takes off."""
+    code.taken(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
+    code.push(kind)
+
+
+@rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
+def _format(code: Code, i: dis.Instruction) -> Ways:
+    given = code.pop(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
+    code.use(*(kind for kind in given if not is_string(kind)))
+    return code.push(Kind.TEXT)
 
 
 @rule("COPY")
-def _copy(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, state.stack[-int(instruction.arg or 0)])
+def _copy(code: Code, i: dis.Instruction) -> Ways:
+    depth = int(i.arg or 0)
+    code.stack[-depth] = code.settled(code.stack[-depth])
+    return code.push(code.stack[-depth])
 
 
 @rule("SWAP")
-def _swap(self: Interpreter, state: State, instruction: Instruction) -> After:
-    stack, depth = list(state.stack), int(instruction.arg or 0)
-    stack[-1], stack[-depth] = stack[-depth], stack[-1]
-    return replace(state, stack=tuple(stack))
+def _swap(code: Code, i: dis.Instruction) -> Ways:
+    depth = int(i.arg or 0)
+    code.stack[-1], code.stack[-depth] = code.stack[-depth], code.stack[-1]
+    return None
 
 
-# Variables and constants --------------------------------------------------------------------
+# Variables ------------------------------------------------------------------------------------
 
 
-@rule("LOAD_CONST", "LOAD_SMALL_INT")
-def _load_const(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, Known(instruction.argval))
-
-
-@rule("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
-def _load_fast(self: Interpreter, state: State, instruction: Instruction) -> After:
+@rule("LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW")
+def _load_fast(code: Code, i: dis.Instruction) -> Ways:
     # Since Python 3.13 a cell is loaded so, to become part of a function that is made.
-    cell = int(instruction.arg or 0) >= self.code.co_nlocals
-    if cell or instruction.argval in self.code.co_cellvars:
-        return push(state, Kind.OTHER)
-    return push(state, loaded(state, instruction.argval))
+    cell = int(i.arg or 0) >= code.code.co_nlocals or i.argval in code.code.co_cellvars
+    return code.push(Kind.OTHER if cell else code.load(i.argval))
 
 
-@rule("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
-def _load_two(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, *(loaded(state, name) for name in instruction.argval))
-
-
-@rule("STORE_FAST")
-def _store_fast(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return stored(push(state, pops=1), instruction.argval, state.stack[-1])
-
-
-@rule("STORE_FAST_STORE_FAST")
-def _store_two(self: Interpreter, state: State, instruction: Instruction) -> After:
-    first, second = instruction.argval
-    after = stored(push(state, pops=2), first, state.stack[-1])
-    return stored(after, second, state.stack[-2])
-
-
-@rule("STORE_FAST_LOAD_FAST")
-def _store_load(self: Interpreter, state: State, instruction: Instruction) -> After:
-    first, second = instruction.argval
-    after = stored(push(state, pops=1), first, state.stack[-1])
-    return push(after, loaded(after, second))
-
-
-@rule("DELETE_FAST")
-def _delete_fast(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return stored(state, instruction.argval, Kind.UNBOUND)
+@rule("LOAD_FAST_AND_CLEAR")
+def _load_and_clear(code: Code, i: dis.Instruction) -> Ways:
+    """Keep a variable on the stack while a comprehension, from Python 3.12 on, has its name."""
+    code.push(code.variables.get(i.argval, Kind.UNBOUND))
+    return code.store(i.argval, Kind.UNBOUND)
 
 
 @rule("LOAD_GLOBAL")
-def _load_global(self: Interpreter, state: State, instruction: Instruction) -> After:
-    name = str(instruction.argval)
+def _load_global(code: Code, i: dis.Instruction) -> Ways:
     try:
-        found = Known(self.outside.name(self.function, name), name)
+        found = Known(code.whole.outside.name(code.function, i.argval), i.argval)
     except KeyError:
-        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which is not defined")
-    if not int(instruction.arg or 0) & 1:
-        return push(state, found)
+        refuse(GraphBreak.OWN_OBJECTS, f"uses {i.argval}, which is not defined")
+    called = [Kind.NULL] * (int(i.arg or 0) & 1)
     # NULL is below what is called until Python 3.12, and above it since.
-    after = sys.version_info >= (3, 13)
-    return push(state, *((found, Kind.NULL) if after else (Kind.NULL, found)))
+    return code.push(*((found, *called) if sys.version_info >= (3, 13) else (*called, found)))
 
 
 @rule("LOAD_DEREF")
-def _load_deref(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, self.held(state, str(instruction.argval)))
+def _load_deref(code: Code, i: dis.Instruction) -> Ways:
+    own = i.argval in code.code.co_cellvars
+    return code.push(code.load(i.argval) if own else code.held(i.argval))
 
 
-@rule("LOAD_ATTR", "LOAD_METHOD")
-def _load_attr(self: Interpreter, state: State, instruction: Instruction) -> After:
-    owner, name = state.stack[-1], str(instruction.argval)
-    found = _attribute(self, owner, name)
-    called = instruction.opname == "LOAD_METHOD"
-    if not called and _flags_methods():
-        called = bool(int(instruction.arg or 0) & 1)
-    return push(state, *((found, Kind.NULL) if called else (found,)), pops=1)
+@rule("STORE_DEREF")
+def _store_deref(code: Code, i: dis.Instruction) -> Ways:
+    if not code.is_inside(i.argval):
+        refuse(GraphBreak.OWN_CODE, "sets a variable of an outer function")
+    return code.store(i.argval, *code.taken(1))
 
 
-def _flags_methods() -> bool:
-    """Return whether LOAD_ATTR says that a call follows, as it does from Python 3.12 on."""
-    return "LOAD_METHOD" not in dis.opmap or dis.opmap["LOAD_METHOD"] > 255
-
-
-def _attribute(self: Interpreter, owner: Any, name: str) -> Any:
-    """Return the kind of an attribute."""
-    if is_array(owner):
-        if name in _ATTRIBUTES:
-            return _ATTRIBUTES[name]
-        if name in _VIEWS:
-            return Kind.ARRAY
-        if name in METHODS or name == "astype":
-            return Method(owner, name)
-    elif isinstance(owner, Known) and type(owner.value) is types.ModuleType:
-        try:
-            return Known(self.outside.entry(vars(owner.value), name), f"{owner.name}.{name}")
-        except KeyError:
-            refuse(GraphBreak.OWN_OBJECTS, f"uses {owner.name}.{name}, which is not loaded yet")
-    elif isinstance(owner, Known) and isinstance(owner.value, np.ufunc) and name in UFUNC_METHODS:
-        return Method(owner, name)
-    elif is_plain(owner) and name in _OF_PLAIN:
-        return _OF_PLAIN[name]
-    elif isinstance(owner, Listing | Row) and name in OF_LISTS:
-        return Method(owner, name)
-    refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
-
-
-# Imports --------------------------------------------------------------------------------------
-#
-# An import of a module that is loaded reads `sys.modules`, and nothing else, whatever the chunks
-# are: Python finds the module there by its full name (``PyImport_ImportModuleLevelObject``), and
-# the names that are taken from it in its dictionary. That holds if ``__import__`` is Python's own,
-# if the module is of Python's own type and done with its initialisation, and if it has the names:
-# only what is missing is looked for by finders or by a module's ``__getattr__``. All that is read
-# is noted, as a plan depends on it.
-
-_MODULES = sys.modules
-"""What Python's own ``__import__`` reads, even if another dictionary gets that name."""
+@rule("LOAD_ATTR LOAD_METHOD")
+def _load_attr(code: Code, i: dis.Instruction) -> Ways:
+    # LOAD_ATTR says whether a call follows from Python 3.12 on.
+    flagged = i.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and int(i.arg or 0) & 1)
+    found = code.attribute(code.pop(1)[0], i.argval)
+    return code.push(found, *([Kind.NULL] if flagged else []))
 
 
 @rule("IMPORT_NAME")
-def _import_name(self: Interpreter, state: State, instruction: Instruction) -> After:
-    level, names = (kind.value if isinstance(kind, Known) else None for kind in state.stack[-2:])
-    name = str(instruction.argval)
-    if type(level) is not int or level or not isinstance(names, tuple | None):
-        refuse(GraphBreak.OWN_CODE, f"imports {name} by its place in a package")
-    if not _is_import(self.outside.builtin(self.function, "__import__")):
-        refuse(GraphBreak.OWN_CODE, f"imports {name} by a function that is not Python's own")
-    found = _loaded(self, name)
-    for each in names or ():
-        _from_module(self, Known(found, name), each)
-    if not names:  # Then the first of the packages in the name is what an import gives.
-        name = name.partition(".")[0]
-        found = _loaded(self, name)
-    return push(state, Known(found, name), pops=2)
+def _import_name(code: Code, i: dis.Instruction) -> Ways:
+    level, names = (kind.value if isinstance(kind, Known) else None for kind in code.pop(2))
+    found = imported(code.whole.outside, code.function, i.argval, level, names)
+    return code.push(Known(*found))
 
 
 @rule("IMPORT_FROM")
-def _import_from(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, _from_module(self, state.stack[-1], str(instruction.argval)))
-
-
-def _is_import(function: Any) -> bool:
-    """Return whether a function is Python's ``__import__``, which others may replace."""
-    own = isinstance(function, types.BuiltinFunctionType) and function.__self__ is builtins
-    return own and function.__name__ == "__import__"
-
-
-def _loaded(self: Interpreter, name: str) -> types.ModuleType:
-    """Return a module; `Unsafe` if an import of it is more than to read it."""
-    try:
-        module = self.outside.entry(_MODULES, name)
-    except KeyError:
-        refuse(GraphBreak.OWN_CODE, f"imports {name}, which is not loaded yet")
-    if type(module) is not types.ModuleType:
-        refuse(GraphBreak.OWN_CODE, f"imports {name}, which is a {type(module).__name__}")
-    spec = vars(module).get("__spec__")
-    plain = spec is None or type(spec) is ModuleSpec
-    if not plain or getattr(spec, "_initializing", False):
-        refuse(GraphBreak.OWN_CODE, f"imports {name}, which is being loaded")
-    return module
-
-
-def _from_module(self: Interpreter, owner: Any, name: str) -> Known:
-    """Return what a module holds by a name."""
+def _import_from(code: Code, i: dis.Instruction) -> Ways:
+    owner = code.stack[-1]
     module = owner.value if isinstance(owner, Known) else None
-    if type(module) is not types.ModuleType:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} from {described(owner)}")
-    try:
-        return Known(self.outside.entry(vars(module), name), f"{owner.name}.{name}")
-    except KeyError:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} from {owner.name}, which does not have it")
+    return code.push(Known(from_module(code.whole.outside, module, i.argval), i.argval))
 
 
-# Strings --------------------------------------------------------------------------------------
+@rule("MAKE_FUNCTION")
+def _make_function(code: Code, i: dis.Instruction) -> Ways:
+    inner = code.pop(1)[0].value
+    code.taken(int(i.arg or 0).bit_count())
+    if inner.co_flags & GENERATORS not in (0, inspect.CO_GENERATOR):
+        refuse(GraphBreak.OWN_CODE, f"defines {inner.co_name}, a coroutine")
+    before = code.stack, code.variables
+    code.inside(inner)
+    code.stack, code.variables = before
+    return code.push(Kind.NEW)
 
 
-@rule("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE", "FORMAT_WITH_SPEC")
-def _format(self: Interpreter, state: State, instruction: Instruction) -> After:
-    spec = instruction.opname == "FORMAT_WITH_SPEC" or (
-        instruction.opname == "FORMAT_VALUE" and int(instruction.arg or 0) & 4
-    )
-    count = 2 if spec else 1
-    for kind in state.stack[-count:]:
-        if not is_settled(kind):
-            refuse(GraphBreak.OWN_DECIDES, f"formats {described(kind)}")
-    return push(state, Kind.TEXT, pops=count)
+@rule("SET_FUNCTION_ATTRIBUTE")
+def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
+    """Follow what MAKE_FUNCTION's flags were until Python 3.12."""
+    code.taken(2)
+    return code.push(Kind.NEW)
 
 
-@rule("BUILD_STRING")
-def _build_string(self: Interpreter, state: State, instruction: Instruction) -> After:
-    return push(state, Kind.TEXT, pops=int(instruction.arg or 0))
+# Operators and items ----------------------------------------------------------------------------
+
+
+@rule("BINARY_OP")
+def _binary(code: Code, i: dis.Instruction) -> Ways:
+    if i.argrepr == "[]":
+        return _subscript(code, i)
+    left, right = code.pop(2)
+    formats = "%" in i.argrepr and is_string(left)
+    code.use(right, *(() if formats else (left,)))
+    if i.argrepr.endswith("=") and not is_own(left):
+        refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
+    return code.push(Kind.TEXT if formats else Kind.NEW)
+
+
+@rule("BINARY_SUBSCR")
+def _subscript(code: Code, i: dis.Instruction) -> Ways:
+    owner, index = code.pop(2)
+    items = items_of(owner) or ()
+    number = index.value if isinstance(index, Known) and type(index.value) is int else None
+    if number is not None and -len(items) <= number < len(items):
+        return code.push(items[number])
+    code.use(owner, index)
+    return code.push(Kind.OTHER)
+
+
+@rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
+def _store(code: Code, i: dis.Instruction) -> Ways:
+    given = code.taken(-dis.stack_effect(i.opcode, i.arg, jump=False))
+    if given[0 if i.opname == "DELETE_SUBSCR" else 1] is not Kind.NEW:
+        refuse(GraphBreak.OWN_ASSIGNS, "assigns to elements of an array")
+    return None
+
+
+@rule("IS_OP")
+def _is(code: Code, i: dis.Instruction) -> Ways:
+    left, right = code.pop(2)
+    if not any(isinstance(kind, Known) and is_one(kind.value) for kind in (left, right)):
+        # Another constant without any difference may be another object.
+        refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
+    if isinstance(left, Known) and isinstance(right, Known):
+        return code.push(Known((left.value is right.value) != bool(i.arg)))
+    if not isinstance(right, Known):
+        # An array that comes back from a call may be another object while it is recorded.
+        refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
+    code.use(left, right)
+    return code.push(Kind.NEW)
+
+
+@rule("BUILD_TUPLE BUILD_LIST")
+def _build(code: Code, i: dis.Instruction) -> Ways:
+    made = Items if i.opname == "BUILD_TUPLE" else Listing
+    return code.push(made(tuple(code.pop(int(i.arg or 0)))))
+
+
+@rule("LIST_APPEND LIST_EXTEND")
+def _extend(code: Code, i: dis.Instruction) -> Ways:
+    more = code.stack.pop() if i.opname == "LIST_EXTEND" else code.pop(1)[0]
+    into, place = code.stack[-int(i.arg or 0)], -int(i.arg or 0)
+    items = items_of(more) if i.opname == "LIST_EXTEND" else None
+    if items is not None and isinstance(into, Listing):
+        code.stack[place] = Listing((*into.items, *items))
+    else:
+        code.use(into, more)
+        code.stack[place] = Kind.NEW
+    return None
+
+
+@rule("LIST_TO_TUPLE")
+def _to_tuple(code: Code, i: dis.Instruction) -> Ways:
+    listing = code.stack.pop()
+    return code.push(Items(listing.items) if isinstance(listing, Listing) else Kind.NEW)
+
+
+@rule("BUILD_MAP BUILD_CONST_KEY_MAP")
+def _build_map(code: Code, i: dis.Instruction) -> Ways:
+    count = int(i.arg or 0)
+    if i.opname == "BUILD_MAP":
+        pairs = code.pop(2 * count)
+        keys, values = pairs[::2], pairs[1::2]
+    else:
+        keys = [Known(key) for key in code.pop(1)[0].value]
+        values = code.pop(count)
+    names = [key.value for key in keys if isinstance(key, Known) and type(key.value) is str]
+    if count == 0:
+        return code.push(Filling(()))
+    if len(names) == count:
+        return code.push(Options(tuple(zip(names, values, strict=True))))
+    code.use(*keys, *values)
+    return code.push(Kind.NEW)
+
+
+@rule("MAP_ADD")
+def _map_add(code: Code, i: dis.Instruction) -> Ways:
+    code.taken(2)
+    code.stack[-int(i.arg or 0)] = Kind.NEW
+    return None
+
+
+@rule("DICT_MERGE DICT_UPDATE")
+def _dict_merge(code: Code, i: dis.Instruction) -> Ways:
+    (more,) = code.pop(1)
+    into = code.stack[-int(i.arg or 0)]
+    found: Any = Kind.OTHER
+    if isinstance(into, Options) and isinstance(more, Options):
+        found = Options((*into.names, *more.names))
+    else:
+        code.use(into, more)
+    code.stack[-int(i.arg or 0)] = found
+    return None
+
+
+@rule("UNPACK_SEQUENCE")
+def _unpack(code: Code, i: dis.Instruction) -> Ways:
+    kind, count = code.stack.pop(), int(i.arg or 0)
+    items = items_of(kind)
+    if items is None or len(items) != count:
+        code.use(kind)
+        items = (Kind.OTHER,) * count
+    return code.push(*reversed(items))
+
+
+# Ways on ----------------------------------------------------------------------------------------
+
+
+@rule("FOR_ITER")
+def _for_iter(code: Code, i: dis.Instruction) -> Ways:
+    within, after = [*code.stack, Kind.OTHER], code.stack
+    if sys.version_info >= (3, 13):
+        # The loop ends at END_FOR, which takes an item off, and then POP_TOP, the iterator.
+        after = within
+    elif sys.version_info < (3, 12):
+        after = code.stack[:-1]
+    return [(int(i.argval), after), (None, within)]
+
+
+def _branch(code: Code, i: dis.Instruction) -> Ways:
+    """Follow both ways, unless it is known which one is gone."""
+    stays = list(code.stack)
+    (kind,) = code.pop(1)
+    target = int(i.argval), stays if i.opname.endswith("OR_POP") else code.stack
+    about_none = i.opname.endswith("NONE")
+    if isinstance(kind, Known) and (about_none or is_constant(kind.value)):
+        value = kind.value is not None if about_none else bool(kind.value)
+        wanted = "IF_TRUE" in i.opname or i.opname.endswith("NOT_NONE")
+        return [target] if value == wanted else None
+    code.use(kind)
+    return [(None, code.stack), target]
+
+
+for _name in ("POP_JUMP{}_IF_TRUE", "POP_JUMP{}_IF_FALSE", "POP_JUMP{}_IF_NONE",
+              "POP_JUMP{}_IF_NOT_NONE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"):  # fmt: skip
+    for _direction in ("", "_FORWARD", "_BACKWARD"):
+        TABLE[_name.format(_direction)] = _branch
+
+
+@rule("RETURN_VALUE RETURN_CONST")
+def _return(code: Code, i: dis.Instruction) -> Ways:
+    code.use(*(code.pop(1) if i.opname == "RETURN_VALUE" else (Known(i.argval),)))
+    if code.stack:  # Another version of Python has other instructions.
+        refuse(GraphBreak.OWN_CODE, "leaves values behind")
+    return []
+
+
+@rule("RAISE_VARARGS")
+def _raise(code: Code, i: dis.Instruction) -> Ways:
+    # Nothing has been changed yet: the function raises again, on real arrays.
+    for kind in code.pop(int(i.arg or 0)):
+        if isinstance(kind, Known) and not listed.is_error(kind.value):
+            refuse(GraphBreak.OWN_CALLS, f"raises {described(kind)}")
+        code.use(Kind.NEW if kind is Kind.TEXT else kind)
+    return []
+
+
+# Calls ----------------------------------------------------------------------------------------
+
+
+@rule("KW_NAMES")
+def _kw_names(code: Code, i: dis.Instruction) -> Ways:
+    code.keywords = code.code.co_consts[int(i.arg or 0)]
+    return None
+
+
+@rule("CALL CALL_KW")
+def _call(code: Code, i: dis.Instruction) -> Ways:
+    keywords = code.pop(1)[0].value if i.opname == "CALL_KW" else code.keywords
+    args, code.keywords = code.pop(int(i.arg or 0)), ()
+    first = len(args) - len(keywords)
+    names = dict(zip(keywords, args[first:], strict=True))
+    callee, *own = [kind for kind in code.pop(2) if kind is not Kind.NULL]
+    return code.push(code.call(callee, [*own, *args[:first]], names))
+
+
+@rule("CALL_FUNCTION_EX")
+def _call_ex(code: Code, i: dis.Instruction) -> Ways:
+    # Since Python 3.14 there is always a place for options.
+    named = sys.version_info >= (3, 14) or int(i.arg or 0) & 1
+    options = code.pop(1)[0] if named else Kind.NULL
+    options = Options(()) if options is Kind.NULL else options
+    given = code.stack.pop()
+    (callee,) = [kind for kind in code.pop(2) if kind is not Kind.NULL]
+    args = items_of(given)
+    if isinstance(options, Options) and args is not None:
+        return code.push(code.call(callee, list(args), dict(options.names)))
+    return code.push(code.call_with_any(callee, given, options))
+
+
+@rule("CALL_INTRINSIC_1")
+def _intrinsic(code: Code, i: dis.Instruction) -> Ways:
+    if "LIST_TO_TUPLE" in i.argrepr:
+        return _to_tuple(code, i)
+    if "UNARY_POSITIVE" not in i.argrepr:
+        refuse(GraphBreak.OWN_CODE, "does what gpusched cannot follow")
+    code.taken(1)
+    return code.push(Kind.NEW)
+
+
+@rule("BEFORE_WITH")
+def _before_with(code: Code, i: dis.Instruction) -> Ways:
+    (context,) = code.pop(1)
+    if context is not Kind.STATE:
+        refuse(GraphBreak.OWN_CODE, f"enters {described(context)}")
+    return code.push(Kind.LEAVING, Kind.OTHER)

@@ -1,9 +1,6 @@
 """What functions read from outside of themselves: a plan holds for these values only.
 
-A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance` and
-`numpy.asarray` see that it is neither. So functions that are recorded read others instead, which
-answer for what the chunk stands for, and do for anything else what Python and NumPy do. Where
-chunks are of another library to the program, they end the recording.
+Functions are recorded bound to these values, with stand-ins (`standins`) among them.
 """
 
 from __future__ import annotations
@@ -20,21 +17,33 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.breaks import GraphBreak
-from gpusched.emit.dtypes import SUPPORTED
 from gpusched.graph.functions.libraries import found_by_name
 from gpusched.graph.safety.kinds import is_constant, same
+from gpusched.graph.safety.standins import WARNS, stand_in
 from gpusched.record.catalogue import recorded_form
-from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import Freezable
 
 _MISSING = object()
 
-_READ_BY_PYTHON = frozenset(
-    ("__name__", "__package__", "__spec__", "__path__", "__loader__", "__warningregistry__")
-)
-"""Names that Python itself reads of a module: for imports, and for warnings."""
+_READ_BY_PYTHON = frozenset(("__name__", "__package__", "__spec__", "__path__", "__loader__"))
+"""Names that Python itself reads of a module for imports."""
+
+
+def is_warning(error: TypeError) -> bool:
+    """Return whether an error was raised as a function, bound to what it reads, would have warned.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from gpusched.graph.safety.outside import is_warning
+    >>> try:
+    ...     warnings.warn_explicit("", UserWarning, "", 1, registry="none")
+    ... except TypeError as error:
+    ...     is_warning(error)
+    True
+    """
+    return str(error).startswith("'registry' must be a dict or None")
 
 
 class Outside:
@@ -179,11 +188,7 @@ class Bound:
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
         found = value
-        if any(value is each for each in FILLING):
-            found = partial(_filled, self._recorder, value)
-        elif kind in (types.BuiltinFunctionType, types.FunctionType, type):
-            found = stand_in(value)
-        elif kind is not np.ufunc and (form := recorded_form(value)) is not None:
+        if kind is not np.ufunc and (form := recorded_form(value)) is not None:
             found = form
         elif kind is partial:
             found = partial(self.value(value.func), *map(self.value, value.args),
@@ -191,6 +196,8 @@ class Bound:
         elif kind is tuple:
             items = tuple(map(self.value, value))
             found = value if all(map(operator.is_, items, value)) else items
+        else:
+            found = stand_in(value, self._recorder)
         if found is not value:
             self._made[id(value)] = found
         return found
@@ -224,6 +231,7 @@ class Bound:
             mine = vars(found)
             mine.clear()
             mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names})
+            mine["__warningregistry__"] = WARNS
             for name, value in self._named.get(id(names), {}).items():
                 if value is _MISSING:
                     mine.pop(name, None)
@@ -308,108 +316,3 @@ def frozen(value: Any) -> Any:
     if isinstance(value, types.BuiltinFunctionType):
         return value.__module__, value.__qualname__, id(value)
     return type(value), id(value)
-
-
-# What stands in for functions that ask of what type an array is -------------------------------
-
-
-def _is_instance(value: Any, types: Any) -> bool:
-    lazy = type(value) is LazyChunk
-    return issubclass(_type(value), types) if lazy else isinstance(value, types)
-
-
-def _type(value: Any) -> Any:
-    """Return the type of a value, or of the array that a lazy chunk stands for."""
-    if type(value) is not LazyChunk:
-        return type(value)
-    return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
-
-
-def _as_array(value: Any, dtype: Any = None) -> Any:
-    """Return the array that a lazy chunk stands for, in another dtype if it has not got that."""
-    found = _numpys(value)
-    if is_scalar(found):
-        found = LazyChunk(recorder_of(found), node_of(found))
-    return found if dtype is None else found.astype(dtype, copy=False)
-
-
-def _array(value: Any, dtype: Any = None) -> Any:
-    """Return an array of its own, of a lazy chunk or of a list of them."""
-    found = _as_array(_stacked(value, dtype) if type(value) is list else value)
-    return found.astype(found.dtype if dtype is None else dtype)
-
-
-def _stacked(chunks: list[Any], dtype: Any) -> Any:
-    """Return one array of lazy chunks, which `numpy.stack` lays out as `numpy.array` does.
-
-    It is still to be converted, as `numpy.array` converts arrays. Scalars in a list it makes
-    numbers of Python's first, which differs where the dtype does not have all values: it raises
-    for integers, and rounds them twice; only from float to float both are the same.
-    """
-    first = next(each for each in chunks if type(each) is LazyChunk)
-    alike = all(type(each) is LazyChunk and each.dtype == first.dtype for each in chunks)
-    if not alike or any(each.ndim > 1 for each in chunks) or first.dtype not in SUPPORTED:
-        reason = GraphBreak.VALUES("makes an array of arrays that are not alike, or have two axes")
-        recorder_of(first).stop(reason)
-    target = first.dtype if dtype is None else np.dtype(dtype)
-    exact = target.kind == first.dtype.kind == "f" or np.can_cast(first.dtype, target, "safe")
-    if any(is_scalar(each) for each in chunks) and not (exact and target in SUPPORTED):
-        recorder_of(first).stop(GraphBreak.VALUES("makes an array of scalars in another dtype"))
-    return np.stack([_numpys(each) for each in chunks])
-
-
-def _numpys(chunk: LazyChunk) -> LazyChunk:
-    """Return a lazy chunk, if what it stands for is NumPy's to the program."""
-    recorder = recorder_of(chunk)
-    if not (recorder.device.can.host_memory or recorder.moved):
-        recorder.stop(GraphBreak.VALUES("asks whether a chunk of another library is NumPy's"))
-    return chunk
-
-
-def _converting(function: Callable[..., Any], of_lazy: Callable[..., Any]) -> Callable[..., Any]:
-    def convert(value: Any, *args: Any, **kwargs: Any) -> Any:
-        listed = function is np.array and type(value) is list
-        lazy = any(type(each) is LazyChunk for each in (value if listed else (value,)))
-        return (of_lazy if lazy else function)(value, *args, **kwargs)
-
-    return convert
-
-
-CONVERTING: dict[Any, Callable[..., Any]] = {
-    np.array: _converting(np.array, _array),
-    np.asanyarray: _converting(np.asanyarray, _as_array),
-    np.asarray: _converting(np.asarray, _as_array),
-}
-"""By functions that make an array of what they are given, which may be one, what does that."""
-
-
-# What stands in for functions that make arrays of one number ------------------------------------
-
-FILLING = (np.empty, np.full, np.ones, np.zeros)
-"""What they make may be written to: it is new, as an array that is made of chunks."""
-
-
-def _filled(recorder: Recorder, function: Callable[..., Any], shape: Any, *args: Any,
-            **kwargs: Any) -> LazyChunk:  # fmt: skip
-    """Return a lazy chunk of the array that such a function makes."""
-    try:
-        one = function((), *args, **kwargs)
-    except ValueError:
-        recorder.stop(GraphBreak.OPERAND("makes an array of several numbers"))
-    if one.dtype not in SUPPORTED:
-        recorder.stop(GraphBreak.DTYPE(f"makes an array of dtype {one.dtype}"))
-    number = 0 if function is np.empty else one[()]
-    lengths = np.broadcast_to(one, shape).shape  # As NumPy takes it, or refuses it.
-    given = lengths, number, one.dtype
-    found = recorder.call(recorder.device.full, given, {}, copies=True)
-    return LazyChunk(recorder, found, fresh=True)
-
-
-_STANDING: dict[Any, Callable[..., Any]] = {
-    isinstance: _is_instance, **CONVERTING,
-}  # fmt: skip
-
-
-def stand_in(function: Any) -> Any:
-    """Return what a function that is recorded reads instead of one of Python's or NumPy's."""
-    return _STANDING.get(function, function)

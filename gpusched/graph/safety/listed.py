@@ -1,0 +1,227 @@
+"""What a function may read and call: all else is refused before it is recorded.
+
+Lazy chunks answer for what they know, or end the recording (`gpusched.record.chunk`). So nothing is
+asked here of what a chunk may be given to. But a function that ends its recording runs on arrays,
+as its graph was made for functions that leave what they are given as it is: no call may change it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import types
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.operations import COMBINES, operation_of
+from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
+from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_own, items_of
+from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
+from gpusched.record.handlers import HANDLERS, METHODS
+from gpusched.record.recorded import Freezable, RecordedFunction
+
+
+class Unsafe(Exception):
+    """Says why a function may not be given lazy chunks, and in which line once `placed`."""
+
+    def __init__(self, reason: Reason, placed: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.placed = reason, placed
+
+
+def refuse(kind: GraphBreak, text: str) -> NoReturn:
+    """Raise `Unsafe`."""
+    raise Unsafe(kind(text))
+
+
+_MAKING = (
+    abs, all, any, bool, complex, dict, divmod, float, int, isinstance, len, list, pow, range,
+    round, slice, np.arange, np.array, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity,
+    np.iinfo, np.linspace, np.ones, np.zeros,
+)  # fmt: skip
+"""What makes something new of whatever it is given."""
+_OTHERS = (
+    enumerate, functools.reduce, max, min, np.asanyarray, np.asarray, np.errstate, operator.getitem,
+    sum, tuple, zip,
+)  # fmt: skip
+_LISTED = frozenset(map(id, (*_MAKING, *_OTHERS, *SCALARS)))
+"""By identity: nothing is asked of objects that are not known."""
+_ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
+CALLING = (functools.reduce, max, min)
+"""What may call functions that it is given, each with two arguments at most."""
+
+ATTRIBUTES = dict.fromkeys(
+    [
+        "bits",
+        "char",
+        "dtype",
+        "eps",
+        "itemsize",
+        "kind",
+        "name",
+        "nbytes",
+        "ndim",
+        "shape",
+        "size",
+        "tiny",
+    ],
+    Kind.NEW,
+) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type"], Kind.OTHER)
+"""Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
+EITHER = ("max", "min")
+"""Attributes of what `numpy.finfo` returns that are methods of arrays."""
+CHANGING = ("append", "extend", "insert", "pop", "reverse")
+"""Methods that change lists."""
+CONVERTING = ("clip", "mean", "prod", "std", "sum", "var")
+"""Methods that may be asked for a dtype, and are Python functions of NumPy's for arrays: these
+would warn as complex numbers are converted (`gpusched.graph.safety.standins`)."""
+READING = ("get", "items", "keys", "values")
+"""Methods of dictionaries."""
+NAMES = {*METHODS, "astype", *CHANGING, *READING}
+"""Methods that may be called."""
+
+
+def is_error(made: Any) -> bool:
+    """Return whether a value is a class of exceptions, and making one runs nothing of the user's.
+
+    A function that raises one runs twice: while it is recorded, and on real arrays.
+    """
+    return (
+        type(made) is type
+        and issubclass(made, BaseException)
+        and isinstance(made.__init__, types.WrapperDescriptorType)
+        and isinstance(made.__new__, types.BuiltinFunctionType)
+    )
+
+
+def is_listed(value: Any) -> bool:
+    """Return whether a function may call a value, or be given it, that is not one of the user's."""
+    if isinstance(value, np.ufunc):
+        return operation_of(value) is not None
+    if id(value) in _LISTED or is_error(value) or isinstance(value, RecordedFunction | Freezable):
+        return True
+    if isinstance(value, types.BuiltinFunctionType):
+        return _computes(value)
+    return (type(value) in _NUMPY and value in HANDLERS) or recorded_form(value) is not None
+
+
+def _computes(function: Any) -> bool:
+    """Return whether a function is a listed one of Python's modules `math` and `operator`."""
+    operates = getattr(function, "__module__", "") == "_operator" and has(function, "elementwise")
+    return operates or getattr(math, getattr(function, "__name__", ""), None) is function
+
+
+_NUMPY = tuple(set(map(type, HANDLERS)))
+"""Types of NumPy's functions; nothing is asked of objects of other types."""
+
+
+def limit(value: Any) -> float:
+    """Return how many arguments by position a listed function may be given to change none."""
+    if isinstance(value, np.ufunc) or recorded_form(value) is not None:
+        return getattr(value, "nin", math.inf)
+    place = changing_place(value) if type(value) in _NUMPY else None
+    return math.inf if place is None else place
+
+
+def method_limit(name: str) -> float:
+    """Return that of a method."""
+    if name in ("conj", "conjugate"):
+        return 0
+    found = limit(getattr(np, name, None)) if name in METHODS else math.inf
+    return found - 1
+
+
+def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
+    """Return the kind of a call's result; `Unsafe` if the call is not on the list."""
+    name = called_name(called)
+    if not is_listed(called):
+        refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
+    if len(args) > limit(called):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with arguments that may change others")
+    if names and recorded_form(called) is not None:
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {', '.join(names)}=")
+    if isinstance(called, np.ufunc) and "where" in names:
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with where=")
+    if called is np.errstate:
+        if args or not names.keys() <= _ERRSTATE:
+            told = "calls errstate with other arguments than names of errors"
+            refuse(GraphBreak.OWN_ARGUMENTS, told)
+        return Kind.STATE
+    given = "copy" in names or len(args) > 2
+    if isinstance(called, np.ufunc):
+        made = called.nout == 1
+    elif id(called) in _LISTED:
+        # A type of numbers returns an array that is of it already, `numpy.array` if it is asked to.
+        made = called in _MAKING and not (called is np.array and given)
+        made = made or (called in SCALARS and all(map(is_own, args)))
+    else:
+        made = is_error(called) or _computes(called) or has(called, "fresh")
+    return Kind.NEW if made else Kind.OTHER
+
+
+def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
+    """Return what `function` does, of a method."""
+    owner, name = called.owner, called.name
+    if isinstance(owner, Known):
+        return _ufunc_method(owner.value, name, args)
+    if name in CHANGING and owner is not Kind.NEW:
+        refuse(GraphBreak.OWN_CHANGES, "changes a list that others may see")
+    if len(args) > method_limit(name):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with out=")
+    if name in CONVERTING and ("dtype" in names or len(args) > 1 + (name == "clip")):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
+    copies = name == "astype" and "copy" not in names and len(args) == 1
+    return Kind.NEW if copies or method_has(name, "fresh") else Kind.OTHER
+
+
+def _ufunc_method(ufunc: np.ufunc, name: str, args: list[Any]) -> Any:
+    told = f"{ufunc.__name__}.{name}"
+    if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None:
+        refuse(GraphBreak.OWN_CALLS, f"calls {told}, which is not recorded")
+    if name == "at" and (not args or args[0] is not Kind.NEW):
+        refuse(GraphBreak.OWN_CHANGES, f"calls {told} of an array that is not new")
+    if len(args) > (4 if name == "reduceat" else 3):
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {told} with out=")
+    return Kind.OTHER
+
+
+def instance(of: Any) -> Any:
+    """Return the kind of whether a value is of a type, or of one of several.
+
+    Only a type's own type has a say in that: what others would run is not looked at.
+    """
+    several = items_of(of)
+    for each in (of,) if several is None else several:
+        if not isinstance(each, Known) or type(each.value) is not type:
+            refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
+    return Kind.NEW
+
+
+def is_changed_by(callee: Any) -> bool:
+    """Return whether ``copy=`` may mean that a call changes what it is given."""
+    if isinstance(callee, Known):
+        return callee.value is np.nan_to_num
+    return not isinstance(callee, Method)
+
+
+def called_name(value: Any) -> str:
+    """Return the name of what is called."""
+    return getattr(value, "__qualname__", "") or type(value).__name__
+
+
+def described(kind: Any) -> str:
+    """Return what is said of a value that is refused."""
+    if isinstance(kind, Known):
+        article = f"{kind.name}, " if kind.name else ""
+        return f"{article}a {type(kind.value).__name__}"
+    return str(kind.value) if isinstance(kind, Kind) else type(kind).__name__.lower()
+
+
+def said(callee: Any) -> str:
+    """Return what is said of something that is called."""
+    if isinstance(callee, Known):
+        return called_name(callee.value)
+    return callee.name if isinstance(callee, Method) else described(callee)

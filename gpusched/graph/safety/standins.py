@@ -1,0 +1,186 @@
+"""What functions that are recorded read instead of some of Python's and NumPy's functions.
+
+A lazy chunk stands for an array of NumPy's, or for one of its scalars, and `isinstance` and
+`numpy.asarray` see that it is neither. What stands in for them answers for what the chunk stands
+for, and does for anything else what Python and NumPy do. Where chunks are of another library to the
+program, it ends the recording.
+
+What is computed of numbers, and of no chunk, is computed once, while a function is recorded. NumPy
+then may not warn: it would for each chunk. A warning that has a line of the user's, or one of this
+module, ends the recording (`WARNS`); what may have one of a module of NumPy's is not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+from weakref import ref
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.dtypes import SUPPORTED
+from gpusched.plan.expression import UnrecordableError
+from gpusched.record.catalogue import has
+from gpusched.record.chunk import LazyChunk, chunks_in, is_scalar, node_of, recorder_of
+from gpusched.record.handlers import HANDLERS
+from gpusched.record.record import Recorder
+
+WARNS = "a function that is recorded warns"
+"""What Python reads of the module that a warning is of: with no dictionary it raises instead."""
+__warningregistry__ = WARNS
+
+
+def stand_in(function: Any, recorder: Recorder) -> Any:
+    """Return what a function that is recorded reads instead of one of Python's or NumPy's.
+
+    It keeps no recorder, and with it no arrays: functions hold each other until they are collected.
+    """
+    if any(function is each for each in _FILLING):
+        return partial(_filled, ref(recorder), function)
+    make = _STANDING.get(id(function))
+    if make is None and type(function) in _NUMPY and function not in _ASKING:
+        make = _of_chunks
+    return function if make is None else partial(make, function)
+
+
+def _refuse(reason: Reason) -> NoReturn:
+    raise UnrecordableError(reason)
+
+
+def _is_instance(function: Any, value: Any, types: Any) -> bool:
+    del function
+    if callable(value) and not isinstance(value, type):
+        _refuse(GraphBreak.OWN_DECIDES("asks of what type a function is"))
+    lazy = type(value) is LazyChunk
+    return issubclass(_type(value), types) if lazy else isinstance(value, types)
+
+
+def _type(value: Any) -> Any:
+    """Return the type of a value, or of the array that a lazy chunk stands for."""
+    if type(value) is not LazyChunk:
+        return type(value)
+    return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
+
+
+def _as_array(value: Any, dtype: Any = None) -> Any:
+    """Return the array that a lazy chunk stands for, in another dtype if it has not got that."""
+    found = _numpys(value)
+    if is_scalar(found):
+        found = LazyChunk(recorder_of(found), node_of(found))
+    return found if dtype is None else found.astype(dtype, copy=False)
+
+
+def _array(value: Any, dtype: Any = None) -> Any:
+    """Return an array of its own, of a lazy chunk or of a list of them."""
+    found = _as_array(_stacked(value, dtype) if type(value) is list else value)
+    return found.astype(found.dtype if dtype is None else dtype)
+
+
+def _stacked(chunks: list[Any], dtype: Any) -> Any:
+    """Return one array of lazy chunks, which `numpy.stack` lays out as `numpy.array` does.
+
+    It is still to be converted, as `numpy.array` converts arrays. Scalars in a list it makes
+    numbers of Python's first, which differs where the dtype does not have all values: it raises
+    for integers, and rounds them twice; only from float to float both are the same.
+    """
+    first = next(each for each in chunks if type(each) is LazyChunk)
+    alike = all(type(each) is LazyChunk and each.dtype == first.dtype for each in chunks)
+    if not alike or any(each.ndim > 1 for each in chunks) or first.dtype not in SUPPORTED:
+        reason = GraphBreak.VALUES("makes an array of arrays that are not alike, or have two axes")
+        recorder_of(first).stop(reason)
+    target = first.dtype if dtype is None else np.dtype(dtype)
+    exact = target.kind == first.dtype.kind == "f" or np.can_cast(first.dtype, target, "safe")
+    if any(is_scalar(each) for each in chunks) and not (exact and target in SUPPORTED):
+        recorder_of(first).stop(GraphBreak.VALUES("makes an array of scalars in another dtype"))
+    return np.stack([_numpys(each) for each in chunks])
+
+
+def _numpys(chunk: LazyChunk) -> LazyChunk:
+    """Return a lazy chunk, if what it stands for is NumPy's to the program."""
+    recorder = recorder_of(chunk)
+    if not (recorder.device.can.host_memory or recorder.moved):
+        recorder.stop(GraphBreak.VALUES("asks whether a chunk of another library is NumPy's"))
+    return chunk
+
+
+def _converted(function: Callable[..., Any], value: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what a function makes of an array, or of a list of them."""
+    listed = function is np.array and type(value) is list
+    if not any(type(each) is LazyChunk for each in (value if listed else (value,))):
+        return function(value, *args, **kwargs)
+    if len(args) + len(kwargs) > 1 or not kwargs.keys() <= {"dtype"} or chunks_in((args, kwargs)):
+        _refuse(GraphBreak.OWN_ARGUMENTS("makes an array of one with more than a dtype"))
+    return (_array if function is np.array else _as_array)(value, *args, **kwargs)
+
+
+_FILLING = (np.empty, np.full, np.ones, np.zeros)
+"""What they make is an array of one number, and may be written to as one that is made of chunks."""
+
+
+def _filled(recording: Callable[[], Any], function: Callable[..., Any], shape: Any, *args: Any,
+            **kwargs: Any) -> LazyChunk:  # fmt: skip
+    """Return a lazy chunk of the array that such a function makes."""
+    recorder = recording()
+    many = len(args) > 1 + (function is np.full) or not kwargs.keys() <= {"dtype", "fill_value"}
+    if many or chunks_in((shape, args, kwargs)):
+        recorder.stop(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} with other arguments"))
+    typed = function is np.full and (len(args) > 1 or "dtype" in kwargs)
+    fill: Any = args[0] if args else kwargs.get("fill_value")
+    if typed and np.iscomplexobj(fill):
+        recorder.stop(GraphBreak.OPERAND("converts complex numbers, of which NumPy may warn"))
+    try:
+        one = function((), *args, **kwargs)
+    except ValueError:
+        recorder.stop(GraphBreak.OPERAND("makes an array of several numbers"))
+    if one.dtype not in SUPPORTED:
+        recorder.stop(GraphBreak.DTYPE(f"makes an array of dtype {one.dtype}"))
+    number = 0 if function is np.empty else one[()]
+    lengths = np.broadcast_to(one, shape).shape  # As NumPy takes it, or refuses it.
+    given = lengths, number, one.dtype
+    found = recorder.call(recorder.device.full, given, {}, copies=True)
+    return LazyChunk(recorder, found, fresh=True)
+
+
+def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Return what a function makes of numbers that no chunk decides."""
+    if chunks_in((args, kwargs)):
+        _refuse(GraphBreak.OWN_DECIDES(f"calls {function.__name__} with values of a chunk"))
+    if function is np.linspace and (len(args) > 3 or not kwargs.keys() <= {"num", "endpoint"}):
+        _refuse(GraphBreak.OWN_ARGUMENTS("calls linspace with more than it begins and ends with"))
+    return function(*args, **kwargs)
+
+
+def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Return what a function makes of chunks, or of numbers if it does not warn of any."""
+    plain = _is_quiet(function) and len(args) <= 2 and kwargs.keys() <= {"axis"}
+    if not (plain or chunks_in((args, kwargs))):
+        _refuse(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} without a chunk"))
+    return function(*args, **kwargs)
+
+
+_NUMPY = frozenset(map(type, HANDLERS))
+"""Types of NumPy's functions."""
+_ASKING = {np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size}
+"""Those that compute nothing."""
+_QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round, np.sum}
+
+
+def _is_quiet(function: Any) -> bool:
+    """Return whether a function warns of nothing but errors of floats, if asked for no dtype."""
+    traits = ("elementwise", "fresh", "moves", "view")
+    quiet = function is not np.full_like and any(has(function, trait) for trait in traits)
+    return quiet or function in _QUIET
+
+
+_STANDING: dict[int, Callable[..., Any]] = {
+    id(function): make
+    for make, functions in (
+        (_is_instance, (isinstance,)),
+        (_converted, (np.array, np.asanyarray, np.asarray)),
+        (_of_numbers, (np.arange, np.eye, np.identity, np.linspace)),
+    )
+    for function in functions
+}
+"""By the identity of a function, what stands in for it, and is given the function first."""

@@ -1,0 +1,429 @@
+"""Functions that do what a recording could miss: programs give what they give with plain dask."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import warnings
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpusched.graph import disable
+from gpusched.graph.programs.program import Program
+from gpusched.plan.plan import Register
+from gpusched.record.steps import ProgramStep
+
+pytestmark = pytest.mark.usefixtures("everything_fused", "no_compiler")
+
+NEWER = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
+
+OF_OTHERS = r"""
+x += 1
+x[0] = 3
+x[x > 2] = 0
+x[:1] += y[:1]
+np.add(x, 1, x)
+np.sqrt(y, x)
+np.clip(x, 0, 1, out=x)
+v = x.T; v += 1
+v = x[1:]; v *= 2
+v = x.reshape(-1); v -= 1
+v = np.asarray(x); v += 1
+v = np.float64(x); v += 1
+for r in x: r += 1
+x.sort(axis=0)
+x.fill(2)
+np.nan_to_num(x, copy=False)
+np.add.at(x, 0, 1)
+add_to(x)
+f = np.sqrt; f(y, x)
+reduce(add_to_first, [x, y])
+SEEN.append(1)
+SEEN.append(x)
+y = y + len(SEEN)
+SEEN[0] = y
+STATE['n'] = 1
+y = y + STATE['n']
+y = y + TABLE
+TABLE += 1
+counted()
+y = y * counted()
+y = y + FACTOR
+np.multiply(x, 2, **{'out': x})
+np.square(*[y, x])
+v = (y, x)[1]; v += 1
+v = (x.shape + (x,))[2]; v += 1
+v = slice(x, None).start; v += 1
+p = [x]; p[0] += 1
+p = [y]; p.append(x); v = p.pop(); v += 1
+v = min([x.sum(), 3]); v += 1
+v = max([x[0]], key=len); v += 1
+y = y + changed_first(n, p=[y])
+p = ([y], 1); p[0].insert(0, n); v = p[0][0]; v.append(7)
+p = [y] if x.ndim == 2 else (y,); p.insert(0, n); v = p[0]; v.append(7)
+p = [y] if x.max() == 5 else (y,); p.insert(0, n); v = p[0]; v.append(7)
+p = {'a': [y]}; p['a'].insert(0, n); v = p['a'][0]; v.append(7)
+v = first_of(*(p := [[y]]), n=p.insert(0, n)); v.append(7)
+d = ({}, 1); v = d[0]; v['u'] = n; adds_if_given(y, **d[0])
+adds_if_given(y, **(d := {}), **{'u': n} if d is None else d)
+taken_options(y, n)
+adds_if_given(y, **{'u': n, MANY})
+adds_if_given(y, **{MANY, **{'u': n}})
+adds_if_given(y, **{'u': n, MANY, **{}})
+"""
+"""What others may see: the chunk, what shows it, and what is outside."""
+
+OF_ITS_OWN = r"""
+y += 1
+z -= y
+v = y.T; v += 1
+v = y[1:]; v *= 2; z = z + 1
+y[y > 3] = 0
+y[0] = z[1]
+y[1:] = x[:-1]
+v = y; y += 1; z = v * 2
+v = y * 2; y += v; z = v
+z = np.where(z > 1, y, z)
+np.add.at(y, 0, 1)
+a = np.arange(3.0); z = z + a; a += 1; z = z * a
+p = [y]; p.append(z); z = sum(p)
+p = [1, 2]; z = z + p; p[0] = 5; z = z * p[0]
+i = np.array([1, 0]); z = z + y[i][0]; i[0] = 0
+w = np.zeros((2, 3)); w[0] = y[1]; z = z + w
+w = np.full((2, 3), 2.0); w += y; z = w - z
+w = np.full((2, 3), y[0, 0]); z = z + w
+m = [0, 1]; z = z + y[m]; m[0] = 1
+"""
+"""What is its own."""
+
+DEPENDING = r"""
+y = y * float(x[0, 0])
+y = y + int(x.sum())
+y = y * len(f'{x.max()}')
+y = y * len('%s' % y)
+y = y + 1 if x.max() > 2 else y
+y = y + 1 if (x > 100).any() else y - 1
+y = y / 2 if x[0, 0] else y
+y = y + (x[0, 0] == x[0, 0])
+y = y + ([x[0, 0]] == [x[0, 0]])
+y = y + (x is y)
+y = y + ([x] == [x])
+y = y + (x in [x])
+y = y + (3 in [1, 3])
+y = y + (x[0, 0] in [1.0, 2.0])
+y = y * isinstance(x, np.ndarray)
+y = y * isinstance(x.sum(), float)
+y = y + (n is None)
+y = y * math.sqrt(abs(x[0, 0]))
+y = y * round(x[0, 0])
+y = y[: int(y.ndim)]
+y = y * x.ndim
+y = y.astype(x.dtype)
+y = y.astype(x)
+y = y.astype(np.dtype(x))
+y = y.astype(np.dtype(x[0, 0]))
+y = y + np.sum(x, dtype=x)
+y = y + np.sum(x, None, x)
+y = y + x.sum(dtype=x)
+y = y + x.cumsum(dtype=x, axis=0)
+y = y + np.mean(x, dtype=x)
+y = y + np.add(x, 1, dtype=x)
+y = y + np.zeros_like(x, dtype=x)
+y = y + np.zeros((2, 3), x)
+y = y + np.array([1, 2, 3], dtype=x)
+y = y + np.array([1, 2, 3], x)
+y = y + np.arange(3).sum(dtype=x)
+y = y + np.arange(3).sum(None, x)
+y = y + np.sum(np.arange(3), dtype=x)
+y = y + np.arange(3).astype(x)
+y = y + np.float64(np.arange(3)).astype(x)
+y = y + np.iinfo(x.argmax()).bits
+y = y + np.iinfo(x.astype(int)).bits
+y = y + np.finfo(x).bits
+y = y + np.finfo(x[0, 0]).bits
+y = y + (x.dtype == x)
+y = y + max(x, x.dtype)
+y = y + sum([1] * x.argmax())
+y = y + sum((1, 2) * x[1, 1].astype(int))
+y = y + sum(x.argmax() * [1, 2])
+p = [1, 2]; p *= x.argmax(); y = y + sum(p)
+y = y + len([1, 2] * x[1, 1].astype(int))
+y = y + isinstance(1j + x.max(), np.generic)
+y = y + isinstance(1j - x.max(), np.generic)
+y = y + isinstance(1j / (x.max() + 7), np.generic)
+y = y + isinstance(2j ** x.max(), np.generic)
+y = y + isinstance(sum([1j * v for v in x[0]]), np.generic)
+y = y + isinstance(1j * x.max(), np.generic)
+y = ~(x[0, 1] == None) + y
+y = y * ((x[0, 1] != None) + (x[0, 1] != None))
+y = ~(1j == x[0, 1]) + y
+y = y + (x.dtype == y)
+y = y + ([x.dtype] == [x])
+y = y + (np.dtype(float) == x)
+y = y + (x.dtype != x[0])
+p = [y, z]; p *= x[0, 0]; y = y + p[0]
+y = y + [1] * x[0, 0]
+y = y + [1, 2, 3] * x
+y = y + (1, 2, 3) * np.asarray(x.sum())
+y = y + len('ab' * x.argmax())
+k = x.argmax(); k *= [1, 2]; y = y + len(k)
+y = y + sum(operator.mul([1, 2], x.argmax()))
+y = y + np.multiply([1, 2, 3], x.argmax())
+y = y + range(x.shape[0])[1]
+y = y * max(x.sum(), 1.0)
+y = y * max(x.shape)
+y = y * {'a': 2}['a']
+y = y * {x.ndim: 3}[2]
+d = {}; d[1] = y; y = d[1]
+while y.max() < 50: y = y * 3 + 4
+if x.shape[0] > 100: print(x)
+assert x.ndim == 2
+if x.min() < -1e9: raise ValueError(f'{x}')
+y = y[0] + y if isinstance(y, list) else y
+"""
+"""What depends on values, types, identity and formats."""
+
+CALLING = r"""
+y = np.log(y)
+with np.errstate(all='ignore'): y = np.sqrt(y)
+y = y / (x - x)
+y = y + np.nanmin(np.array([np.nan]))
+y = y + np.arange(3.0).mean()
+y = y + np.arange(0).mean()
+try:\n    y = y * float(x[0, 0])\nexcept Exception:\n    y = y * 7
+y = doubled(y)
+y, z = z, y
+y = sum(k * y for k in (1, 2))
+y = [u + z for u in (y, z)][0]
+y = (lambda u: u * z)(y)
+y = reduce(np.add, [y, z])
+y = operator.add(y, z)
+y = np.asarray(y)
+y = np.array(y)
+y = np.array([y.sum(), z.max()])[0] + z
+y = np.stack([y, z]).sum(axis=0)
+y = y.copy()
+z = y
+def inner(u):\n    return u * FACTOR\ny = inner(y)
+def later():\n    return y\nz = later()
+y = fact(3) * y
+import numpy as other; y = other.exp(-abs(y))
+global FACTOR; FACTOR = 3.0
+"""
+"""What may warn, raise, and call."""
+
+MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
+"""Items of a dictionary that Python builds one by one."""
+
+STATEMENTS = [
+    line.replace("\\n", "\n    ").replace("MANY", MANY)
+    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING).split("\n")
+    if line
+]
+"""What functions do, one by one or several of them."""
+
+RESULTS = ["y - z", "y", "z", "x", "y.T", "(y, z)[0]", "x[:]", "np.asarray(x)", "[y][0]", "TABLE",
+           "y.sum(axis=0) + z", "np.arange(6.0).reshape(2, 3)", "x + 0 * z"]  # fmt: skip
+
+
+def written(body: list[str], result: str) -> str:
+    """Return the text of a function that does some things."""
+    declared = [line for line in body if line.startswith("global")]
+    body = [line.partition("; ")[2] if line in declared else line for line in body]
+    first = ["global FACTOR"] if declared else []
+    lines = [*first, "y = x + 1", "z = x * 3", *body, f"return {result}"]
+    return "def made(x, n=None):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+HELPERS = """\
+def add_to(u):
+    u += 1
+    return u
+
+def add_to_first(u, v):
+    u += v
+    return u
+
+def changed_first(l, p):
+    p.insert(0, l)
+    v = p[0]
+    v.append(7)
+    return len(v)
+
+def first_of(u, v, n=None):
+    return u
+
+def adds_if_given(v, u=None, **others):
+    if u is not None:
+        u.append(7)
+    return v
+
+def taken_options(v, l, **options):
+    d = options
+    d['u'] = l
+    return adds_if_given(v, **options)
+
+def doubled(u):
+    return u * 2
+
+def fact(k):
+    return 1 if k < 2 else k * fact(k - 1)
+
+def counter():
+    calls = [0]
+    def counted():
+        calls[0] += 1
+        return calls[0]
+    return counted
+
+counted = counter()
+"""
+
+
+def module(text: str) -> dict[str, Any]:
+    """Return a module that has the function, and what it may read and change."""
+    names: dict[str, Any] = {
+        "np": np, "math": math, "operator": operator, "reduce": reduce, "FACTOR": 2.0, "SEEN": [0],
+        "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
+    }  # fmt: skip
+    exec(HELPERS + text, names)
+    return names
+
+
+def outcome(text: str, program: Callable[[da.Array, Any], da.Array]) -> list[Any]:
+    """Return what runs of a program give, and what has become of all that it may change."""
+    names, found = module(text), []
+    for factor in (1.0, -1.5, 1.0, math.nan):
+        chunk = np.arange(6.0).reshape(2, 3) * factor
+        x = da.Array({("x", 0, 0): chunk}, "x", ((2,), (3,)), np.dtype(float))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                result = program(x, names["made"]).compute(scheduler="sync")
+            except Exception as error:  # noqa: BLE001  which is compared
+                result = type(error)
+        shared = isinstance(result, np.ndarray) and np.shares_memory(result, names["TABLE"])
+        told = sorted({str(each.message) for each in warned if each.category is RuntimeWarning})
+        found.append((result, chunk, names["FACTOR"], names["STATE"], names["TABLE"].copy(), told,
+                      [np.copy(each) for each in names["SEEN"]], shared))  # fmt: skip
+    return found
+
+
+PROGRAMS = [
+    lambda x, f: (x + 1).map_blocks(f, dtype=float),
+    lambda x, f: x.map_blocks(f, dtype=float) * 2 + 1,
+    lambda x, f: (x * 2 + 1) + x.map_blocks(f, dtype=float),
+    lambda x, f: (x + 1).map_blocks(f, dtype=float).map_blocks(f, dtype=float) - x,
+    lambda x, f: x.map_blocks(f, f.__globals__["SEEN"], dtype=float),
+]
+
+
+def same(found: Any, expected: Any) -> None:
+    """Assert that two outcomes are the same, bit by bit."""
+    assert type(found) is type(expected), (found, expected)
+    if isinstance(found, np.ndarray | np.generic):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(found, expected)
+    elif isinstance(found, list | tuple):
+        assert len(found) == len(expected), (found, expected)
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+    else:
+        assert found == expected
+
+
+def check(body: list[str], result: str, program: Callable[[da.Array, Any], da.Array]) -> None:
+    """Assert that a program with such a function does what it does with plain dask."""
+    text = written(body, result)
+    with disable():
+        expected = outcome(text, program)
+    same(outcome(text, program), expected)
+
+
+@pytest.mark.parametrize("number", range(len(STATEMENTS)))
+def test_what_a_function_does_is_done(number: int) -> None:
+    gives_list = re.search(r"\bn\b", STATEMENTS[number])
+    program = PROGRAMS[-1] if gives_list else PROGRAMS[number % len(PROGRAMS)]
+    check([STATEMENTS[number]], RESULTS[0], program)
+
+
+@pytest.mark.parametrize("value", [
+    "(np.arange(3) * 1j).astype(float)", "np.arange(3.0).var(ddof=5)", "np.arange(0.0).mean()",
+    pytest.param("np.finfo(None).eps", marks=pytest.mark.skipif(NEWER, reason="NumPy refuses it")),
+    "int(np.complex128(2 + 1j))",
+    "[float(np.complex128(2)) for k in (1, 2, 3)]", "(np.arange(3) * 1j).sum(dtype=float)",
+    "(np.arange(3) * 1j).mean(0, float)", "np.sum(np.arange(3) * 1j, dtype=float)",
+    "np.prod(np.arange(3) * 1j, None, float)", "np.full(3, 1j, dtype=float)",
+    "np.full_like(np.arange(3.0), 1j)", "np.full(3, np.array(1j), 'f4')",
+    "np.linspace(0, 1j, 3, dtype=float)", "np.linspace(0, 1j, 3, True, False, float)",
+    "np.array(np.arange(3) * 1j, dtype=float)", "np.asarray(np.arange(3) * 1j, float)",
+    "np.stack([np.arange(3) * 1j], dtype=float, casting='unsafe')[0]",
+    "np.concatenate([np.arange(3) * 1j], dtype=float, casting='unsafe')",
+    "np.add(np.arange(3), 1j, dtype=float, casting='unsafe')", "np.full_like(x[0], 1j)",
+])  # fmt: skip
+def test_what_warns_of_its_own_numbers_does_so_for_each_chunk(value: str) -> None:
+    made = module(written([f"y = y + {value}"], "y - z"))["made"]
+    x = da.from_array(np.arange(18.0).reshape(6, 3) % 4, chunks=(2, 3))
+
+    def warned() -> list[str]:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            (x + 1).map_blocks(made, dtype=float).compute(scheduler="sync")
+        return [str(each.message) for each in found]
+
+    with disable():
+        expected = warned()
+    assert len(expected) >= 3
+    assert warned() == expected
+    assert warned() == expected
+
+
+@pytest.mark.parametrize("value", ["[x[0, 1].astype(int)]", "list(x)", "x[0].astype(int)"])
+def test_what_a_plan_raises_comes_after_what_numpy_reports(value: str) -> None:
+    made = module(written([f"y = np.take(x, {value})"], "y"))["made"]
+    program = Program((ProgramStep(made, (Register(0),), {}, recorded=True),), 1)
+    program(np.zeros((2, 3)))
+
+    def raised(function: Callable[..., Any]) -> tuple[str, str]:
+        with (
+            pytest.warns(RuntimeWarning, match="invalid value") as warned,
+            pytest.raises(IndexError) as error,
+        ):
+            function(np.full((2, 3), math.nan))
+        return str(error.value), str(warned[0].message)
+
+    assert raised(program) == raised(made)
+
+
+def test_globals_that_are_another_mapping_are_asked() -> None:
+    class Names(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            return {"abs": np.sqrt}.get(name) or super().__getitem__(name)
+
+    names = Names(module(""))
+    exec("def made(x): return abs(x) + 1", names)
+    chunk = np.arange(6.0).reshape(2, 3)
+    x = da.Array({("x", 0, 0): chunk}, "x", ((2,), (3,)), np.dtype(float))
+    expected = names["made"](chunk)
+    same(PROGRAMS[0](x - 1, names["made"]).compute(scheduler="sync"), expected)
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_what_a_function_returns_is_returned(result: str) -> None:
+    check([], result, PROGRAMS[1])
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=4), st.sampled_from(RESULTS),
+       st.sampled_from(PROGRAMS))  # fmt: skip
+def test_what_functions_do_is_done(body: list[str], result: str, program: Any) -> None:
+    check(body, result, program)
