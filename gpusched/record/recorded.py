@@ -43,6 +43,10 @@ class StandIn:
     sealed: tuple[int, ...] = ()
     """Places of arguments that only `plain` reads, which are given as `Sealed`."""
 
+    late: tuple[int, ...] = ()
+    """Places of arguments that only `finish` is given, behind the result: no program depends on
+    their values."""
+
     def __call__(self, array: Any, *args: Any, **taken: Any) -> Any:
         """Return what is recorded of a lazy chunk; of an array, what `plain` does."""
         if not isinstance(array, LazyChunk):

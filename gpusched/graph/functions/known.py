@@ -42,7 +42,7 @@ from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import COMBINES, operation_of
-from gpusched.graph.functions import lanes, moments
+from gpusched.graph.functions import extremes, lanes, moments
 from gpusched.graph.functions.lonejoins import own_part, recorded_join, recorded_own_part
 from gpusched.graph.functions.partials import bare, ufunc_of
 from gpusched.plan.expression import UnfusibleError
@@ -323,7 +323,7 @@ def exact_for(function: Any) -> Any:
         from gpusched.graph.functions.grouped import grouped_for
 
         found = grouped_for(found)
-    return lanes.interpolated_for(found)
+    return extremes.first_for(lanes.interpolated_for(found))
 
 
 def plain_for(function: Any) -> Any:
