@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.graph.functions.extremes import FirstOfChunk, first_for, recorded
 from gpusched.graph.functions.known import exact_for
+from gpusched.record.recorded import Sealed
 
 RANDOM = np.random.default_rng(5)
 NAMES = ("argmax", "argmin", "nanargmax", "nanargmin")
@@ -171,6 +172,7 @@ def test_records_are_dask_s() -> None:
     x = values("f4", 4, 5)
     for place, axis in ((((8, 10), (20, 30)), (0, 1)), (8, (0,))):
         expected = reductions.arg_chunk(chunk.min, chunk.argmin, x, axis, place)
-        found = recorded(FirstOfChunk("first_minimum", False).plain(x, axis), place)
+        sealed = Sealed(place)
+        found = recorded(FirstOfChunk("first_minimum", False).plain(x, axis, sealed), sealed)
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)

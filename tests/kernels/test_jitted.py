@@ -66,7 +66,7 @@ np.isfinite(x)|np.rint(x)|np.arctan(x)|np.pi * x|x + y|x - y|x * y|x / y|x < y|x
 x * y + x / 2 - 1.5|np.maximum(x, y)|np.minimum(x, y)|np.fmax(x, y)|np.fmin(x, y)|
 np.arctan2(x, y)|np.copysign(x, y)|np.where(x < y, x * y, y - x)|
 np.where((x < 1) & (y > 0) ^ (x == y), x * 1.5, y * 2.5)|x ** 3|x ** -1|x ** -2.5|x ** 2 * y|
-(x + y) ** 4 - x|x // 3|x % 7|x // -5|x % -4|x // y|x % y|7 // y|-9 % y|(x * 3 + y) // 7 % 5""".replace("\n", "").split("|")
+(x + y) ** 4 * x|x // 3|x % 7|x // -5|x % -4|x // y|x % y|7 // y|-9 % y|(x * 3 + y) // 7 % 5""".replace("\n", "").split("|")
 
 
 def made(source: str, **options: Any) -> Any:

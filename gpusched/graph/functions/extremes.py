@@ -17,7 +17,7 @@ from gpusched.dataclass import dataclass
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, recorder_of
-from gpusched.record.recorded import StandIn
+from gpusched.record.recorded import Sealed, StandIn
 from gpusched.record.reductions import first, nothing_in
 
 SEARCHES: dict[tuple[str, bool], tuple[Any, Any]] = {
@@ -31,7 +31,7 @@ SEARCHES: dict[tuple[str, bool], tuple[Any, Any]] = {
 
 @dataclass(frozen=True)
 class FirstOfChunk(StandIn):
-    """dask's ``arg_chunk`` without the place of the chunk, which `recorded` takes."""
+    """dask's ``arg_chunk`` but for the place of the chunk, which `recorded` reads."""
 
     combine: str
     """Name in `gpusched.emit.kernel.FIRSTS`."""
@@ -39,21 +39,23 @@ class FirstOfChunk(StandIn):
     """Whether NaN is skipped."""
 
     __name__ = "arg_chunk"
-    late = (2,)
+    sealed = (2,)
 
     @property
     def finish(self) -> Any:
         """What makes records of the result."""
         return recorded
 
-    def plain(self, array: Any, axis: tuple[int, ...]) -> Any:
+    def plain(self, array: Any, axis: tuple[int, ...], offset: Any) -> Any:
         """Return values, places in the chunk, its shape and the axes, found as dask finds them."""
+        del offset
         along = _along(array, axis)
         found = (f(array, axis=along, keepdims=True) for f in SEARCHES[self.combine, self.skip])
         return (*found, array.shape, axis, self.combine)
 
-    def record(self, array: LazyChunk, axis: tuple[int, ...]) -> Any:
+    def record(self, array: LazyChunk, axis: tuple[int, ...], offset: Any) -> Any:
         """Return the same of a lazy chunk; what no kernel finds, NumPy does of the array."""
+        del offset
         along, recorder = _along(array, axis), recorder_of(array)
         skip = self.skip and array.dtype.kind in "fc"
         numbers: Any = array
@@ -74,7 +76,7 @@ def _along(array: Any, axis: tuple[int, ...]) -> int | None:
 
 
 @own("quick")
-def recorded(found: tuple[Any, ...], offset: Any) -> Any:
+def recorded(found: tuple[Any, ...], offset: Sealed) -> Any:
     """Return dask's records of values and places.
 
     Parameters
@@ -87,14 +89,17 @@ def recorded(found: tuple[Any, ...], offset: Any) -> Any:
     Examples
     --------
     >>> from gpusched.graph.functions.extremes import FirstOfChunk, recorded
-    >>> found = FirstOfChunk("first_maximum", False).plain(np.array([1.0, 3.0, 2.0]), (0,))
-    >>> recorded(found, ((5,), (8,)))["arg"]
+    >>> from gpusched.record.recorded import Sealed
+    >>> place = Sealed(((5,), (8,)))
+    >>> found = FirstOfChunk("first_maximum", False).plain(np.array([1.0, 3.0, 2.0]), (0,), place)
+    >>> recorded(found, place)["arg"]
     array([6])
     """
     value, place, shape, axis, combine = found
     search = partial(_given, value=place)
     search.__name__ = "min" if combine == "first_minimum" else "max"  # type: ignore[attr-defined]
-    return reductions.arg_chunk(partial(_given, value=value), search, _Shape(shape), axis, offset)
+    chunk_found = partial(_given, value=value), search, _Shape(shape), axis
+    return reductions.arg_chunk(*chunk_found, offset.value)
 
 
 def _given(array: Any, axis: Any, keepdims: bool, value: Any) -> Any:

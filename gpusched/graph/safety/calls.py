@@ -69,7 +69,8 @@ _NUMPY = frozenset(map(type, HANDLERS))
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
 _CREATING = (np.arange, np.array, np.asarray, np.eye, np.identity, np.linspace, *FILLING)
-_JOINING = {np.concatenate: 1, np.ravel_multi_index: 1, np.select: 2, np.stack: 1}
+_JOINING = {np.concatenate: 1, np.piecewise: 2, np.ravel_multi_index: 1, np.select: 2,
+            np.stack: 1}  # fmt: skip
 """Functions whose first arguments are lists or tuples of arrays, and how many are."""
 _RETURNING = (np.histogram, np.histogramdd)
 """Functions that return some of what they are given, as edges of bins."""
