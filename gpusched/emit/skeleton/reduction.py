@@ -231,6 +231,7 @@ def _take(text: Text, calls: list[str], places: list[str], first: str = "part") 
         for call, place in zip(calls, places, strict=True):
             _take(text, [call], [place], first)
         return
+    outputs = text.kernel.outputs
     for number, call in enumerate(calls):
         name = "value" if number else first
         values = ", ".join(f"{name}{k}" for k in range(len(text.outputs)))
@@ -244,8 +245,9 @@ def _take(text: Text, calls: list[str], places: list[str], first: str = "part") 
                 text.write(*moments.start(k))
             text.write(*moments.take(k, f"{name}{k}"))
         for k in text.kernel.firsts:
-            text.write(f"at{k} = {places[number]}")
-            _join_first(text, k, "total{}", (f"{name}{k}", f"at{k}"))
+            # A thread goes through its elements in the loops' order.
+            with text.block(f"if {firsts.sooner(outputs[k], f'{name}{k}', f'total{k}')}:"):
+                text.write(f"total{k} = {name}{k}", f"total{k + 1} = {places[number]}")
     for k in text.kernel.joined_firsts:
         _join_first(text, k, "total{}", (f"{first}{k}", f"{first}{k + 1}"))
     for k in text.kernel.moments:
