@@ -14,11 +14,12 @@ import numpy as np
 from dask.array import chunk, reductions
 
 from gpusched.dataclass import dataclass
+from gpusched.emit.kernel import FIRSTS
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, recorder_of
+from gpusched.record.chunk import LazyChunk, lazies, recorder_of
 from gpusched.record.recorded import Sealed, StandIn
-from gpusched.record.reductions import first, nothing_in
+from gpusched.record.reductions import first, nothing_in, reduced, report_if_nan
 
 SEARCHES: dict[tuple[str, bool], tuple[Any, Any]] = {
     ("first_maximum", False): (chunk.max, chunk.argmax),
@@ -57,17 +58,22 @@ class FirstOfChunk(StandIn):
         """Return the same of a lazy chunk; what no kernel finds, NumPy does of the array."""
         del offset
         along, recorder = _along(array, axis), recorder_of(array)
-        skip = self.skip and array.dtype.kind in "fc"
+        find, search = SEARCHES[self.combine, self.skip]
+        skip = self.skip and array.dtype.kind == "f"
         numbers: Any = array
         if skip:
             numbers = np.where(np.isnan(array), nothing_in(self.combine), array)
         try:
             value, place = first(recorder, self.combine, numbers, along, True)
         except UnfusibleError:
-            find, search = SEARCHES[self.combine, False]
-            value, place = (f(numbers, axis=along, keepdims=True) for f in (find, search))
-        if skip:  # NaN of nothing else, of which NumPy warns
-            value = SEARCHES[self.combine, True][0](array, axis=along, keepdims=True)
+            value = find(array, axis=along, keepdims=True)
+            place = search(array, axis=along, keepdims=True)
+        else:
+            if skip:  # NaN of nothing else, of which NumPy warns
+                combine = {"maximum": "fmax", "minimum": "fmin"}[FIRSTS[self.combine]]
+                value = reduced(recorder, array, along, keepdims=True, combine=combine)
+                recorder.flush(lazies([value, place]))  # in one kernel
+                value = report_if_nan(value)
         return value, place, array.shape, axis, self.combine
 
 
