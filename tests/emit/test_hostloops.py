@@ -142,3 +142,14 @@ def test_extremes_that_skip_nan_take_several_elements_at_once_beside_sums(dtype:
     several = r"<\d+ x (?:float|double)> @llvm\."
     assert re.search(several + "minimum", cpu_llvm(kernel))
     assert re.search(several + "maximum", cpu_llvm(kernel))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extremes_take_several_elements_at_once_where_errors_are_looked_for(dtype: str) -> None:
+    """What says that there was an error is joined in the same loop."""
+    a = numbers(10 * BLOCK, dtype=dtype)
+    for program in (lambda a: (a * a + 1).max(), lambda a: np.fmax.reduce(a * a + 1)):
+        kernel = kernel_of(program, a)
+        assert kernel.flags
+        assert kernel.tested
+        assert re.search(r"<\d+ x (?:float|double)> @llvm\.maximum", cpu_llvm(kernel))
