@@ -130,7 +130,8 @@ def test_extremes_that_skip_nan_beside_sums(array: np.ndarray, backend: str) -> 
         return np.fmin.reduce(a), np.isnan(a).sum(), np.fmax.reduce(a), (a + 1).min()
 
     found = check(both, array, backend=backend)
-    assert len(found.launches) == 1
+    # A single truth value is counted by itself.
+    assert len(found.launches) == (2 if array.size == 1 else 1)
     check(lambda a: (np.fmin.reduce(a, axis=1), np.fmax.reduce(a, axis=1), np.isnan(a).sum(axis=1)),
           np.array([array, array[::-1]]), backend=backend)  # fmt: skip
 
