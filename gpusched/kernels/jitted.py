@@ -59,6 +59,8 @@ _STRAIGHT = ("BINARY_OP", "CALL", "COMPARE_OP", "COPY", "LOAD_", "NOP", "PRECALL
              "RESUME", "RETURN_", "STORE_FAST", "SWAP", "UNARY_NEGATIVE")  # fmt: skip
 """How the names of instructions begin that do no more than compute."""
 _NOT_STRAIGHT = ("CALL_FUNCTION_EX", "CALL_KW", "LOAD_BUILD_CLASS", "RETURN_GENERATOR")
+_MOST_FACTORS = 64
+"""The highest power that is computed by products."""
 _SYMBOLS = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^")
 
 
@@ -185,12 +187,24 @@ class _Typed:
         return _computed(np.negative, (self,), _NUMBERS)
 
     def __pow__(self, other: Any) -> Any:
-        # numba has the C library's power, which of 0.5 is not always the square root, as NumPy's.
-        if type(other) not in (int, float) or other == 0.5 or self.held.dtype != np.float64:
-            _refuse("raises to a power that is no number, or a half")
-        if other == 2:
-            return _computed(np.multiply, (self, self), _NUMBERS)
-        return _computed(np.power, (self, float(other)), _FLOATS)
+        if type(other) is int and 2 <= other <= _MOST_FACTORS and self.held.dtype in _POWERS:
+            return self._product(other)
+        # Of a half numba has the C library's power, which is not always the square root.
+        if type(other) is not float or other == 0.5 or self.held.dtype != np.float64:
+            _refuse("raises to a power that is none of those")
+        return _computed(np.power, (self, other), _FLOATS)
+
+    def _product(self, factors: int) -> _Typed:
+        """Return a power as numba multiplies it: by squares, from the lowest bit on."""
+        found: Any = None
+        square: Any = self
+        while factors:
+            if factors & 1:
+                found = square if found is None else found * square
+            factors >>= 1
+            square = square * square if factors else square
+        product: _Typed = found
+        return product
 
     def __rpow__(self, other: Any) -> Any:
         _refuse("raises a number to the power of an array")
@@ -219,6 +233,7 @@ class _Typed:
 
 
 _FLOATS = frozenset(map(np.dtype, ("f4", "f8")))
+_POWERS = frozenset(map(np.dtype, ("f8", "i8")))
 
 
 def _operator(ufunc: np.ufunc, dtypes: frozenset[np.dtype]) -> tuple[Callable[..., Any], ...]:
@@ -255,8 +270,8 @@ def _of_whole(ufunc: np.ufunc) -> tuple[Callable[..., Any], ...]:
     return forward, backward
 
 
-for _name, _ufunc in {"floordiv": np.floor_divide, "mod": np.remainder}.items():
-    _forward, _backward = _of_whole(_ufunc)
+for _name, _divides in {"floordiv": np.floor_divide, "mod": np.remainder}.items():
+    _forward, _backward = _of_whole(_divides)
     setattr(_Typed, f"__{_name}__", _forward)
     setattr(_Typed, f"__r{_name}__", _backward)
 

@@ -160,8 +160,8 @@ histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
 isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
 nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
 nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile
-piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type roll
-rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
+piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type
+roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
 swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
 unravel_index unwrap vander var vdot vsplit vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "

@@ -94,7 +94,9 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
         raise UnfusibleError(GraphBreak.DTYPE, "no array of real numbers")
     if not {type(condlist), type(funclist)} <= {list, tuple}:
         raise UnfusibleError(GraphBreak.OPERAND, "conditions or choices that are not in lists")
-    if not all(isinstance(c, LazyChunk) and (c.dtype, c.shape) == (bool, x.shape) for c in condlist):
+    if not all(isinstance(c, LazyChunk) and c.dtype == bool for c in condlist) or not all(
+        c.shape == x.shape for c in condlist
+    ):
         raise UnfusibleError(GraphBreak.OPERAND, "a condition that is not of each element")
     if not all(type(v) in (bool, int, float) for v in funclist):
         raise UnfusibleError(GraphBreak.OPERAND, "a function of the elements that are chosen")
@@ -103,7 +105,7 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
         conditions.append(~reduce(np.logical_or, conditions))
     if len(funclist) != len(conditions):
         raise UnfusibleError(GraphBreak.OPERAND, "not as many conditions as choices")
-    node = np.zeros_like(x)._node
+    node = operand(recorder, np.zeros_like(x))
     for condition, value in zip(conditions, funclist, strict=True):
         number = recorder.cast(value, x.dtype)
         node = recorder.apply("where", (condition._node, number, node), x.dtype)

@@ -315,7 +315,7 @@ def _place(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
 
 @own("portable")
 def _report_if_any(place: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Return places; where there is nothing but NaN, NumPy repeats the calls and raises an error."""
+    """Return places; where there is nothing but NaN, NumPy repeats the calls: it is an error."""
     if empty.any():
         note(REPORTED)
     return place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -115,10 +116,8 @@ def test_any_layout_and_any_number(
     def found(x: Any) -> Any:
         return search(np.maximum(x, x), axis)
 
-    try:
+    with suppress(ValueError) if np.isnan(x).all(axis=axis).any() else nullcontext():
         check(found, x, backend=backend)
-    except ValueError as error:  # nothing but NaN along an axis
-        assert "All-NaN" in str(error)
 
 
 def test_memory_in_another_order_than_the_axes() -> None:
@@ -177,9 +176,9 @@ def test_others_are_numpy_s() -> None:
 def test_errors_are_numpy_s() -> None:
     for search in (*SEARCHES, *WITHOUT_NAN):
         for array, axis in ((np.ones((0, 3)), 0), (np.ones(3), 1), (np.ones(0), None)):
-            with pytest.raises(ValueError, match=".") as expected:
+            with pytest.raises(ValueError, match=r".") as expected:
                 search(array * 1, axis)
-            with pytest.raises(ValueError, match=".") as found:
+            with pytest.raises(ValueError, match=r".") as found:
                 record(lambda x, s=search, a=axis: s(x * 1, a), array, backend="python")
             assert str(found.value) == str(expected.value)
     with warnings.catch_warnings(action="error"):

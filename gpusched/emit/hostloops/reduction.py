@@ -20,15 +20,15 @@ class Reduction(Nest):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.parts = [
+        self.joined = [
             (k, replace(o, combine=FIRSTS.get(o.combine or "", o.combine)))
             for k, o in enumerate(kernel.outputs)
             if o.combine not in (MOMENTS, PLACE)
         ]
         """Outputs whose values are joined one by one in a block, with their numbers."""
-        self.plain = [(k, o) for k, o in self.parts if k not in kernel.firsts]
+        self.plain = [(k, o) for k, o in self.joined if k not in kernel.firsts]
         """Those whose blocks are joined in the same way."""
-        self.skipping = _skipping(kernel, self.parts)
+        self.skipping = _skipping(kernel, self.joined)
 
     def begin(self) -> None:
         """Write what comes before the loops."""
@@ -51,7 +51,7 @@ class Reduction(Nest):
         """Write the totals as they are before the first element."""
         if self.kernel.moments:
             self.start_moments()
-        for k, output in self.parts:
+        for k, output in self.joined:
             self.write(f"total{k} = {identity(output, output.dtype)}")
             if _compensated(output):
                 self.write(f"lost{k} = {identity(output, output.dtype)}")
@@ -86,7 +86,7 @@ class Reduction(Nest):
         """Join the elements of a block, and what comes of it to the totals."""
         for k in self.kernel.moments:
             self.write(*moments.start(k))
-        outputs = self.parts
+        outputs = self.joined
         for k, output in outputs:
             if k in self.skipping:
                 self.write(f"part{k} = {_furthest(output)}")

@@ -29,7 +29,6 @@ from gpusched.emit.skeleton.source_lines import (
     threads,
 )
 
-
 _OF_PARTS = {MOMENTS: JOINED, PLACE: JOINED_PLACE}
 """How partial results are joined, where that is not as values are."""
 
@@ -133,9 +132,9 @@ def _join_vectors(text: Text, count: int, before: str) -> None:
         for name in text.taken:
             if text.access(name) is Access.UNIT:
                 text.load(name, indices[u], f"{u}")
-    calls = [(text.lane(lane, f"{u}"), f"{before}{indices[u]} + {lane}")
-             for u in range(count) for lane in range(width)]  # fmt: skip
-    _take(text, *map(list, zip(*calls, strict=True)))
+    lanes = range(width)
+    calls = [text.lane(lane, f"{u}") for u in range(count) for lane in lanes]
+    _take(text, calls, [f"{before}{index} + {lane}" for index in indices for lane in lanes])
 
 
 def reduce_outer(kernel: Kernel) -> str:

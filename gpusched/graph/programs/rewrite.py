@@ -258,7 +258,8 @@ class _Translation:
 
     def sealed(self, key: Any, value: Any) -> Register:
         """Add the call that seals an argument; numbers are inputs, too."""
-        return self.step(key, sealed, (value if type(value) is Register else self.input(value),), {})
+        given = value if type(value) is Register else self.input(value)
+        return self.step(key, sealed, (given,), {})
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""

@@ -112,7 +112,6 @@ def _nests() -> list[Case]:
 ELEMENTWISE = [*_flat(), *_nests()]
 
 
-
 def _place(search: Any, a: Any, axis: Any) -> Any:
     """Return places along an axis; of several axes, along each."""
     return tuple([search(a, k) for k in axis]) if type(axis) is tuple else search(a, axis)
