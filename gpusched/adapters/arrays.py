@@ -34,7 +34,10 @@ try:
     # Quantiles of chunks whose lanes are short.
     from dask.array.reductions import _custom_nanquantile as custom_nanquantile
 
-    # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, and `std` of `var`.
+    # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, `nanargmax` and
+    # `nanargmin` of chunks of nothing but NaN, and `std` of `var`.
+    from dask.array.reductions import _nanargmax as nanargmax
+    from dask.array.reductions import _nanargmin as nanargmin
     from dask.array.reductions import _nanmax_skip as nanmax_skip
     from dask.array.reductions import _nanmin_skip as nanmin_skip
     from dask.array.reductions import _prefixscan_combine as prefixscan_combine
@@ -80,6 +83,8 @@ __all__ = [
     "enforce_dtype",
     "gradient_kernel",
     "matmul",
+    "nanargmax",
+    "nanargmin",
     "nanmax_skip",
     "nanmin_skip",
     "pass_located",

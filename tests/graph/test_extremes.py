@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
+from gpusched.adapters.arrays import nanargmin
 from gpusched.graph.functions.extremes import FirstOfChunk, first_for, recorded
 from gpusched.graph.functions.known import exact_for
 from gpusched.record.recorded import Sealed
@@ -160,7 +161,7 @@ def test_without_kernels_numpy_finds_them() -> None:
 
 
 def test_what_dask_gives_is_known_in_every_process() -> None:
-    for first, second in ((chunk.max, chunk.argmax), (chunk.nanmin, reductions._nanargmin)):
+    for first, second in ((chunk.max, chunk.argmax), (chunk.nanmin, nanargmin)):
         given_ = partial(reductions.arg_chunk, first, second)
         found = exact_for(given_)
         assert type(found) is FirstOfChunk

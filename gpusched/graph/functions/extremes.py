@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk, reductions
 
+from gpusched.adapters.arrays import nanargmax, nanargmin
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import FIRSTS
 from gpusched.plan.expression import UnfusibleError
@@ -24,8 +25,8 @@ from gpusched.record.reductions import first, nothing_in, reduced, report_if_nan
 SEARCHES: dict[tuple[str, bool], tuple[Any, Any]] = {
     ("first_maximum", False): (chunk.max, chunk.argmax),
     ("first_minimum", False): (chunk.min, chunk.argmin),
-    ("first_maximum", True): (chunk.nanmax, reductions._nanargmax),
-    ("first_minimum", True): (chunk.nanmin, reductions._nanargmin),
+    ("first_maximum", True): (chunk.nanmax, nanargmax),
+    ("first_minimum", True): (chunk.nanmin, nanargmin),
 }
 """What dask finds values and places with, by how they are joined and whether NaN is skipped."""
 
