@@ -34,7 +34,10 @@ try:
     # Quantiles of chunks whose lanes are short.
     from dask.array.reductions import _custom_nanquantile as custom_nanquantile
 
-    # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, and `std` of `var`.
+    # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, `nanargmax` and
+    # `nanargmin` of chunks of nothing but NaN, and `std` of `var`.
+    from dask.array.reductions import _nanargmax as nanargmax
+    from dask.array.reductions import _nanargmin as nanargmin
     from dask.array.reductions import _nanmax_skip as nanmax_skip
     from dask.array.reductions import _nanmin_skip as nanmin_skip
     from dask.array.reductions import _prefixscan_combine as prefixscan_combine
@@ -47,6 +50,7 @@ try:
     from dask.array.routines import _chunk_sum as chunk_sum
     from dask.array.routines import _gradient_kernel as gradient_kernel
     from dask.array.routines import _inner_apply_along_axis as apply_along_axis
+    from dask.array.routines import _int_piecewise as piecewise
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _select as select
@@ -79,9 +83,12 @@ __all__ = [
     "enforce_dtype",
     "gradient_kernel",
     "matmul",
+    "nanargmax",
+    "nanargmin",
     "nanmax_skip",
     "nanmin_skip",
     "pass_located",
+    "piecewise",
     "prefixscan_combine",
     "prefixscan_first",
     "searchsorted_block",

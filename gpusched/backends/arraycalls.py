@@ -17,7 +17,7 @@ import numpy as np
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
 from gpusched.emit.generate import stride_names
-from gpusched.emit.kernel import MOMENTS, Access, Kernel, Statement
+from gpusched.emit.kernel import BY_LINES, FIRSTS, MOMENTS, PLACE, Access, Kernel, Statement
 from gpusched.emit.operations import OPERATIONS, named
 from gpusched.store.handles import CompiledKernel, Runnable
 
@@ -33,7 +33,8 @@ def can_call(kernel: Kernel) -> bool:
     """Return whether there is a call for all that a kernel does."""
     if kernel.edition or kernel.scanned or kernel.labels is not None:
         return False
-    joined = all(o.combine in (None, MOMENTS, *_REDUCTIONS) for o in kernel.outputs)
+    known = {None, MOMENTS, PLACE, *FIRSTS, *_REDUCTIONS}
+    joined = all(o.combine in known for o in kernel.outputs)
     called = {each.operation for each in kernel.statements}
     return joined and called <= OPERATIONS.keys() and called.isdisjoint(_UNCHECKED)
 
@@ -99,9 +100,11 @@ class ArrayCalls:
             value = values[output.value] if isinstance(output.value, int) else _number(output.value)
             if k in kernel.moments:
                 into[k][...], into[k + 1][...], into[k + 2][...] = self._moments(value, sizes)
+            elif k in kernel.firsts:
+                into[k][...], into[k + 1][...] = self._first(value, output.combine, sizes)
             elif output.combine is None:
                 into[k][...] = value
-            elif output.combine != MOMENTS:
+            elif output.combine not in BY_LINES:
                 into[k][...] = self._joined(value, output.combine, into[k].dtype, sizes)
 
     def _shown(self, array: Any, access: tuple[Access, ...], sizes: Sequence[int],
@@ -159,6 +162,17 @@ class ArrayCalls:
         """Return the values of all iterations, and the axes that are reduced."""
         axes = tuple(k for k, loop in enumerate(self.kernel.loops) if loop == "reduce")
         return self.module.broadcast_to(self.module.asarray(value), sizes), axes
+
+    def _first(self, value: Any, combine: str | None, sizes: Sequence[int]) -> tuple[Any, Any]:
+        """Return the first of the largest or least values, and how many there are before it."""
+        module = self.module
+        whole, axes = self._reduced(value, sizes)
+        kept = tuple(k for k in range(len(sizes)) if k not in axes)
+        rows = module.transpose(whole, (*kept, *axes)).reshape([*(sizes[k] for k in kept), -1])
+        search = module.argmax if combine == "first_maximum" else module.argmin
+        place = search(rows, axis=-1)
+        found = module.take_along_axis(rows, place[..., None], axis=-1)
+        return found[..., 0], place
 
     def _moments(self, value: Any, sizes: Sequence[int]) -> tuple[Any, Any, Any]:
         """Return a mean, what rounding it loses, and squares of deviations added up."""

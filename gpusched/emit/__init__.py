@@ -7,6 +7,6 @@ of NumPy's functions with their expressions, `scalars` the functions that these 
 `floatingpoint` the errors that NumPy reports of them; `generate` writes the scalar function
 `point`, with `parsing` for syntax trees; `hostloops` (CPU, plain Python)
 and `skeleton` (CUDA) write the `lines` of the loops around it, `moments` what joins means and
-deviations in both;
+deviations in both, `firsts` what joins the first of the largest or least values;
 `editions` are users' sources instead of generated ones.
 """

@@ -13,7 +13,7 @@ import numpy as np
 from gpusched.emit import scalars
 from gpusched.emit.dtypes import computed_name
 from gpusched.emit.floatingpoint import TESTS
-from gpusched.emit.kernel import EXACT, JOINED, MOMENTS, Access, Kernel, Output, Statement, Test
+from gpusched.emit.kernel import BY_LINES, EXACT, FIRSTS, Access, Kernel, Output, Statement, Test
 from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
 from gpusched.emit.parsing import parse
 
@@ -184,7 +184,7 @@ An underflow may have been where a result is tiny; it may have been exact, too.
 def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
     """Return the users' functions that a kernel's source calls, by the names it has for them."""
     used = [s.operation for s in kernel.statements]
-    used += [o.combine for o in kernel.outputs if o.combine not in (None, MOMENTS, JOINED)]
+    used += [o.combine for o in kernel.outputs if o.combine and o.combine not in BY_LINES]
     functions = {name: named(name).function for name in used}
     return {name: function for name, function in functions.items() if function is not None}
 
@@ -227,8 +227,10 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
     >>> identity_value("minimum", np.dtype("int8"))
     127
     """
-    if combine_name in (MOMENTS, JOINED):
-        return 0.0
+    # The first of all values that are no more than what nothing is joined to is at 0.
+    combine_name = FIRSTS.get(combine_name, combine_name)
+    if combine_name in BY_LINES:
+        return dtype.type(0).item()
     if combine_name in DEFINED:
         return dtype.type(DEFINED[combine_name].identity).item()
     if combine_name in ("add", "logical_or", "bitwise_or", "bitwise_xor"):

@@ -26,6 +26,18 @@ JOINED = "joined_moments"
 """The same, of values that are moments of parts, and the number of values in each."""
 
 
+FIRSTS = {"first_maximum": "maximum", "first_minimum": "minimum"}
+"""How outputs are joined that hold the first of the largest or least values, NaN before all others,
+with what joins values that are alike. Behind each comes the place of the value."""
+PLACE = "place"
+"""The same of these outputs: how many values there are before that one, in the loops' order."""
+JOINED_PLACE = "joined_place"
+"""The same, where the values to join are those of parts and their places."""
+
+BY_LINES = frozenset([MOMENTS, JOINED, PLACE, JOINED_PLACE, *FIRSTS])
+"""How outputs are joined by more than one operation."""
+
+
 class Access(StrEnum):
     """How an operand moves when one loop advances by one."""
 
@@ -90,7 +102,7 @@ class Output:
     """Of the array; wider than the value's where an accumulator needs it."""
     access: tuple[Access, ...]
     combine: str | None = None
-    """Name in `operations.COMBINES` for a reduction or a scan, or `MOMENTS`."""
+    """Name in `operations.COMBINES` for a reduction or a scan, or in `BY_LINES`."""
     value_dtype: str = ""
     """Dtype of the value."""
 
@@ -238,11 +250,21 @@ class Kernel:
         """The first of each three outputs that hold moments of values."""
         return tuple(k for k, o in enumerate(self.outputs) if o.combine == MOMENTS)[::3]
 
+    @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """The first of each two outputs that hold a first largest or least value and its place."""
+        return tuple(k - 1 for k, o in enumerate(self.outputs) if o.combine == PLACE)
+
+    @cached_property
+    def joined_firsts(self) -> tuple[int, ...]:
+        """The same, of outputs that join those of parts."""
+        return tuple(k - 1 for k, o in enumerate(self.outputs) if o.combine == JOINED_PLACE)
+
     @property
     def resumes(self) -> bool:
         """Whether it is passed how many rows were joined before, if it is called for some only."""
-        ends = self.loops[0], self.loops[-1]
-        return ends == ("scan", "map") or (bool(self.moments) and ends == ("reduce", "map"))
+        ends, counts = (self.loops[0], self.loops[-1]), bool(self.moments or self.firsts)
+        return ends == ("scan", "map") or (counts and ends == ("reduce", "map"))
 
     @property
     def reduces(self) -> bool:

@@ -175,6 +175,15 @@ def join_moments(
     return moved, (mean - moved) + change, joined
 
 
+def is_above(a: Number, b: Number) -> bool:
+    # Whether a search for the largest number takes `a` rather than `b`, which comes first.
+    return (a > b) | ((a != a) & (b == b))
+
+
+def is_below(a: Number, b: Number) -> bool:
+    return (a < b) | ((a != a) & (b == b))
+
+
 def search_right(x: Number, table: Any, steps: int) -> int:
     # How many of 2**steps - 1 sorted numbers are not more than `x`; all of them, if that is NaN.
     at, step = 0, 1 << (steps - 1)

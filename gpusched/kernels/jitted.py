@@ -9,7 +9,8 @@ which these are known to give NumPy's numbers:
   is one of float64.
 - float32, float64, int64, and truth values that comparisons give; but no float32 with integers,
   which numba computes in float64 within an expression and rounds at its end. Shorter integers it
-  widens in the same way.
+  widens in the same way. ``//`` and ``%`` are of int64: of floats they depend on whether numba
+  takes them for a part of a larger expression.
 - Nothing is reported, and no operator changes what is left of it.
 
 What is left is numba's: it is called as it is, and so where it may have compiled other values than
@@ -58,7 +59,9 @@ _STRAIGHT = ("BINARY_OP", "CALL", "COMPARE_OP", "COPY", "LOAD_", "NOP", "PRECALL
              "RESUME", "RETURN_", "STORE_FAST", "SWAP", "UNARY_NEGATIVE")  # fmt: skip
 """How the names of instructions begin that do no more than compute."""
 _NOT_STRAIGHT = ("CALL_FUNCTION_EX", "CALL_KW", "LOAD_BUILD_CLASS", "RETURN_GENERATOR")
-_SYMBOLS = ("+", "-", "*", "/", "**", "&", "|", "^")
+_MOST_FACTORS = 64
+"""The highest power that is computed by products."""
+_SYMBOLS = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^")
 
 
 @dataclass(frozen=True)
@@ -184,10 +187,24 @@ class _Typed:
         return _computed(np.negative, (self,), _NUMBERS)
 
     def __pow__(self, other: Any) -> Any:
-        # Of others numba has the C library's power: of 0.5 it is not always the square root.
-        if type(other) is not int or other != 2 or self.held.dtype != np.float64:
-            _refuse("raises to a power that is not 2")
-        return _computed(np.multiply, (self, self), _NUMBERS)
+        if type(other) is int and 2 <= other <= _MOST_FACTORS and self.held.dtype in _POWERS:
+            return self._product(other)
+        # Of a half numba has the C library's power, which is not always the square root.
+        if type(other) is not float or other == 0.5 or self.held.dtype != np.float64:
+            _refuse("raises to a power that is none of those")
+        return _computed(np.power, (self, other), _FLOATS)
+
+    def _product(self, factors: int) -> _Typed:
+        """Return a power as numba multiplies it: by squares, from the lowest bit on."""
+        found: Any = None
+        square: Any = self
+        while factors:
+            if factors & 1:
+                found = square if found is None else found * square
+            factors >>= 1
+            square = square * square if factors else square
+        product: _Typed = found
+        return product
 
     def __rpow__(self, other: Any) -> Any:
         _refuse("raises a number to the power of an array")
@@ -216,6 +233,7 @@ class _Typed:
 
 
 _FLOATS = frozenset(map(np.dtype, ("f4", "f8")))
+_POWERS = frozenset(map(np.dtype, ("f8", "i8")))
 
 
 def _operator(ufunc: np.ufunc, dtypes: frozenset[np.dtype]) -> tuple[Callable[..., Any], ...]:
@@ -227,6 +245,35 @@ def _operator(ufunc: np.ufunc, dtypes: frozenset[np.dtype]) -> tuple[Callable[..
 
     return forward, backward
 
+
+def _of_whole(ufunc: np.ufunc) -> tuple[Callable[..., Any], ...]:
+    """Return operators that divide integers; those of floats numba computes in several ways."""
+
+    def divided(number: Any, divisor: Any) -> Any:
+        held = _held(divisor)
+        if not isinstance(held, LazyChunk) and held in (0, -1):
+            _refuse("divides by 0 or -1")
+        found = _computed(ufunc, (number, divisor), frozenset([np.dtype(np.int64)]))
+        if ufunc is np.floor_divide and isinstance(held, LazyChunk):
+            # The one quotient that no integer holds.
+            least = np.int64(np.iinfo(np.int64).min)
+            beyond = (_held(number) == least) & (held == np.int64(-1))
+            found = _Typed(np.where(beyond, np.int64(0), found.held))
+        return found
+
+    def forward(self: _Typed, other: Any) -> Any:
+        return divided(self, other)
+
+    def backward(self: _Typed, other: Any) -> Any:
+        return divided(other, self)
+
+    return forward, backward
+
+
+for _name, _divides in {"floordiv": np.floor_divide, "mod": np.remainder}.items():
+    _forward, _backward = _of_whole(_divides)
+    setattr(_Typed, f"__{_name}__", _forward)
+    setattr(_Typed, f"__r{_name}__", _backward)
 
 for _name, _ufunc in {**_OPERATORS, **_COMPARISONS}.items():
     _forward, _backward = _operator(_ufunc, frozenset([_TRUTH]) if _name in _LOGIC else _NUMBERS)

@@ -135,9 +135,9 @@ class Reduce(Node):
     """A reduction over some axes; a kernel of its own, or shared with others over the same axes."""
 
     combine: str
-    """Name in `gpusched.emit.operations.COMBINES`, or `gpusched.emit.kernel.MOMENTS`."""
+    """Name in `gpusched.emit.operations.COMBINES`, or in `gpusched.emit.kernel.BY_LINES`."""
     argument: Node
-    """What is reduced, of dtype `dtype`."""
+    """What is reduced, of dtype `dtype` unless places are counted."""
     axes: tuple[int, ...] = field(default=())
     """Reduced axes of `argument`, ascending, without duplicates."""
     keepdims: bool = False

@@ -16,7 +16,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit import generate
 from gpusched.emit.dtypes import computed
 from gpusched.emit.floatingpoint import IS_X86, OVERFLOW
-from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
+from gpusched.emit.kernel import BY_LINES, FIRSTS, Access, Input, Kernel, Output, Statement
 from gpusched.emit.operations import named
 from gpusched.emit.policy import BLOCK, ROOM, STREAMED, WINDOW_ROWS
 from gpusched.plan.expression import (
@@ -31,7 +31,7 @@ from gpusched.plan.expression import (
     Table,
     postorder,
 )
-from gpusched.plan.layout import Loops, Strides, axis_order, labels_outside, nest
+from gpusched.plan.layout import Loops, Strides, axis_order, in_c_order, labels_outside, nest
 from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers, owner
 from gpusched.plan.schedule import Group, Materialised
 from gpusched.plan.watching import chosen, watched
@@ -193,6 +193,8 @@ class KernelBuilder:
         order = axis_order(shape, inputs, axes)
         if self.group.labels is not None:
             order = labels_outside(order, axes[0], shape, inputs)
+        if any(isinstance(n, Reduce) and n.combine in FIRSTS for n in self.group.nodes):
+            order = in_c_order(order, axes)
         kept = self.kept(order)
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         if self.group.labels is not None:
@@ -266,7 +268,7 @@ class KernelBuilder:
         What a window has of an input at a row is then what the next one has at the row before.
         """
         nodes = self.group.nodes
-        joined = [n for n in nodes if isinstance(n, Reduce) and n.combine != MOMENTS]
+        joined = [n for n in nodes if isinstance(n, Reduce) and n.combine not in BY_LINES]
         if not self.group.reduced or self.labels is not None or len(joined) < len(nodes):
             return None
         if any(named(node.combine).function is not None for node in joined):

@@ -128,6 +128,25 @@ def labels_outside(
     return (*fixed, *others[:inside], labels, *others[inside:])
 
 
+def in_c_order(order: tuple[int, ...], axes: Container[int]) -> tuple[int, ...]:
+    """Return the axes of a reduction that counts elements, the reduced ones as C order has them.
+
+    Parameters
+    ----------
+    order
+        The axes from slowest to fastest.
+    axes
+        The reduced ones.
+
+    Examples
+    --------
+    >>> in_c_order((2, 1, 0), (0, 2))
+    (0, 1, 2)
+    """
+    rising = iter(sorted(axis for axis in order if axis in axes))
+    return tuple([next(rising) if axis in axes else axis for axis in order])
+
+
 def nest(
     shape: tuple[int, ...],
     order: tuple[int, ...],

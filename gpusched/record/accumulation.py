@@ -1,4 +1,4 @@
-"""Nodes that join values along axes: reductions, moments, segmented reductions, and scans."""
+"""Nodes that join values along axes: reductions, moments, firsts, reductions by label, scans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.floatingpoint import INVALID, OVERFLOW
-from gpusched.emit.kernel import MOMENTS
+from gpusched.emit.kernel import FIRSTS, MOMENTS, PLACE
 from gpusched.emit.operations import reports_of_joining
 from gpusched.emit.policy import LANES
 from gpusched.plan.expression import (
@@ -29,6 +29,9 @@ from gpusched.record.views import gather_apart, gathered
 
 WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
+
+INDEX = np.dtype(np.intp)
+"""Of places."""
 
 CUMULATED: dict[str, Any] = {"add": np.cumsum, "multiply": np.cumprod}
 """Functions of array libraries that scan, by what joins."""
@@ -100,6 +103,35 @@ def moments(recorder: Recorder, node: Node, axes: tuple[int, ...], keepdims: boo
         one = recorder.number(1, np.dtype(np.int64))
         family.append(Reduce(one.dtype, shape, "add", one, axes, keepdims, family))
     return cast(list[Reduce], found)
+
+
+def firsts(recorder: Recorder, combine: str, node: Node, axes: tuple[int, ...],
+           keepdims: bool) -> list[Node]:  # fmt: skip
+    """Return nodes of the first of the largest or least values, and of its place among all.
+
+    Parameters
+    ----------
+    combine
+        Name in `gpusched.emit.kernel.FIRSTS`.
+    node, axes, keepdims
+        As in `reduction`. Places are counted in C order along the axes.
+    """
+    if node.dtype.kind == "c":
+        raise UnfusibleError(GraphBreak.DTYPE, f"{FIRSTS[combine]} of complex numbers by place")
+    if not axes or 0 in node.shape:
+        raise UnfusibleError(GraphBreak.EMPTY, "a search of nothing")
+    shape = reduced_shape(node, axes, keepdims)
+    family: list[Reduce] = []
+
+    def make() -> Reduce:
+        recorder.operations += not family
+        dtype, join = (INDEX, PLACE) if family else (node.dtype, combine)
+        found = Reduce(dtype, shape, join, node, axes, keepdims, family)
+        family.append(found)
+        return found
+
+    key = combine, axes, keepdims, id(node)
+    return [recorder.interned((*key, k), make) for k in range(2)]
 
 
 def reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:

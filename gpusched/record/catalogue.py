@@ -71,7 +71,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "dask.array.routines": "variadic_choose",
         "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
-        "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
+        "custom_nanquantile nanmax_skip nanmin_skip piecewise prefixscan_combine prefixscan_first "
         "searchsorted_block select",
     },
     "view": {
@@ -161,8 +161,8 @@ histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
 isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
 nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
 nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile
-prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type roll
-rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
+piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type
+roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
 swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
 unravel_index unwrap vander var vdot vsplit vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "

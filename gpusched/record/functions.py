@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,31 @@ def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         found = np.where(condition, choice, found)
     return found
+
+
+@records(np.piecewise)
+def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
+    """As NumPy does of numbers: each is assigned where its condition holds, the last one last."""
+    if not isinstance(x, LazyChunk) or not x.shape or x.dtype.kind not in "biuf":
+        raise UnfusibleError(GraphBreak.DTYPE, "no array of real numbers")
+    if not {type(condlist), type(funclist)} <= {list, tuple}:
+        raise UnfusibleError(GraphBreak.OPERAND, "conditions or choices that are not in lists")
+    if not all(isinstance(c, LazyChunk) and c.dtype == bool for c in condlist) or not all(
+        c.shape == x.shape for c in condlist
+    ):
+        raise UnfusibleError(GraphBreak.OPERAND, "a condition that is not of each element")
+    if not all(type(v) in (bool, int, float) for v in funclist):
+        raise UnfusibleError(GraphBreak.OPERAND, "a function of the elements that are chosen")
+    conditions = [*condlist]
+    if len(funclist) == len(conditions) + 1 and conditions:
+        conditions.append(~reduce(np.logical_or, conditions))
+    if len(funclist) != len(conditions):
+        raise UnfusibleError(GraphBreak.OPERAND, "not as many conditions as choices")
+    node = operand(recorder, np.zeros_like(x))
+    for condition, value in zip(conditions, funclist, strict=True):
+        number = recorder.cast(value, x.dtype)
+        node = recorder.apply("where", (condition._node, number, node), x.dtype)
+    return LazyChunk(recorder, node, fresh=True)
 
 
 def _fits(value: int, dtype: np.dtype) -> bool:

@@ -38,10 +38,11 @@ class StandIn:
     plain: Any
     """That function."""
     finish: Any = None
-    """What is called with its result; None for nothing."""
+    """What is called with its result, and with its sealed arguments; None for nothing."""
 
     sealed: tuple[int, ...] = ()
-    """Places of arguments that only `plain` reads, which are given as `Sealed`."""
+    """Places of arguments that only `plain` and `finish` read, which are given as `Sealed`: no
+    program depends on their values."""
 
     def __call__(self, array: Any, *args: Any, **taken: Any) -> Any:
         """Return what is recorded of a lazy chunk; of an array, what `plain` does."""

@@ -12,10 +12,11 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF, part
 from gpusched.emit.floatingpoint import REPORTED, note
+from gpusched.emit.kernel import FIRSTS
 from gpusched.plan.expression import Apply, Node, UnfusibleError
-from gpusched.record.accumulation import reduction
+from gpusched.record.accumulation import firsts, reduction
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, node_of, node_operand, recorder_of
+from gpusched.record.chunk import LazyChunk, compute, node_of, node_operand, recorder_of
 from gpusched.record.functions import complex_parts
 from gpusched.record.handlers import UFUNC_METHODS, records
 from gpusched.record.moments import moments
@@ -284,6 +285,62 @@ def _extreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
     return reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
 
 
+# Where the largest and the least are -----------------------------------------------------
+
+
+def first(recorder: Recorder, combine: str, a: Any, axis: Any = None,
+          keepdims: Any = False) -> tuple[LazyChunk, LazyChunk]:  # fmt: skip
+    """Record the first of the largest or least values along an axis, or of all, and its place.
+
+    Parameters
+    ----------
+    combine
+        Name in `gpusched.emit.kernel.FIRSTS`.
+    a, axis, keepdims
+        As `numpy.argmax` has them.
+    """
+    node = node_operand(recorder, a)
+    axes = _axes(node, axis)
+    if type(axis) is tuple or not node.shape:
+        raise UnfusibleError(GraphBreak.OPTION, f"a search along axis {axis!r}")
+    found = firsts(recorder, combine, recorder.cast(node, node.dtype), axes, _keeps(keepdims))
+    value, place = (LazyChunk(recorder, n, scalar=not n.shape, fresh=bool(n.shape)) for n in found)
+    return value, place
+
+
+def _place(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
+           keepdims: Any = False) -> Any:  # fmt: skip
+    return first(recorder, combine, a, axis, keepdims)[1]
+
+
+@own("portable")
+def _report_if_any(place: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    """Return places; where there is nothing but NaN, NumPy repeats the calls: it is an error."""
+    if empty.any():
+        note(REPORTED)
+    return place
+
+
+def _nanplace(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
+              keepdims: Any = False) -> Any:  # fmt: skip
+    node = node_operand(recorder, a)
+    if node.dtype.kind != "f":
+        return _place(combine, recorder, a, axis, keepdims=keepdims)
+    unknown = np.isnan(a)
+    place = _place(combine, recorder, np.where(unknown, nothing_in(combine), a), axis,
+                   keepdims=keepdims)  # fmt: skip
+    lost = reduced(recorder, unknown, axis, keepdims=keepdims, combine="logical_and")
+    return compute(recorder, _report_if_any, (place, lost), {})
+
+
+def nothing_in(combine: str) -> float:
+    """Return what NaN is replaced by where the first largest or least number is looked for."""
+    return -math.inf if FIRSTS[combine] == "maximum" else math.inf
+
+
+for _name, _combine in {"argmax": "first_maximum", "argmin": "first_minimum"}.items():
+    records(getattr(np, _name), method=_name)(partial(_place, _combine))
+    records(getattr(np, f"nan{_name}"))(partial(_nanplace, _combine))
 for _name, _combine in {"sum": "add", "prod": "multiply"}.items():
     records(getattr(np, _name), method=_name)(partial(_total, _combine))
 for _name, _combine in {"min": "minimum", "max": "maximum", "any": "logical_or",

@@ -43,6 +43,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "two_outputs": (lambda a: (a + 1, a > 2), [X]),
     "column_moments": (lambda a: np.var(a, axis=0), [X]),
     "row_moments": (lambda a: np.var(a, axis=1), [X]),
+    "column_places": (lambda a: np.argmax(a * 2, axis=0), [X]),
+    "row_places": (lambda a: np.argmin(a * 2, axis=1), [X]),
     "halves": (lambda a, b: (a * b + 0.1, (a > b) * a), [X.astype("f2"), Y.astype("f2")]),
     "complex_product": (lambda a, b: a * b.conj() + 1j, [Z, Z]),
     "complex_sum": (lambda a: np.exp(a * 1j).mean(axis=0), [Z]),

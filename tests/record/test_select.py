@@ -83,3 +83,35 @@ def test_choices_are_one_kernel() -> None:
 
     found = check(chosen, np.random.default_rng(0).standard_normal((30, 40)))
     assert len(found.launches) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4", "u1", "?"])
+def test_piecewise_numbers(dtype: str) -> None:
+    x = (np.arange(24).reshape(4, 6) % 7).astype(dtype)
+    if dtype[0] == "f":
+        x[1, :3] = np.nan, -0.0, np.inf
+    for numbers in ([1, 0], [2.5, -0.0, True], [np.nan, 3, 4]):
+        if dtype[0] != "f" and np.nan in numbers:
+            continue
+        if dtype == "u1" and numbers[1] < 0:
+            numbers = [1, 2]
+        found = check(
+            lambda x, n=numbers: np.piecewise(np.maximum(x, x), [x > 2, x >= 4], n),
+            x, backend="python",
+        )  # fmt: skip
+        assert len(found.launches) == 1
+        assert not found.recorder.breaks
+
+
+def test_other_pieces_are_numpy_s() -> None:
+    x = np.arange(12.0) - 5
+    for program in (
+        lambda x: np.piecewise(x * 1, [x < 0], [lambda v: v.sum(), 1]),
+        lambda x: np.piecewise(x * 1, [x < 0, x > 2], [np.negative, np.square, 3]),
+        lambda x: np.piecewise(x * 1, x < 0, [2, 1]),
+    ):
+        found = record(program, x, backend="python")
+        assert_same(found.result, program(x))
+        assert found.recorder.breaks
+    with pytest.raises(ValueError, match="functions are expected"):
+        record(lambda x: np.piecewise(x * 1, [x < 0], [1, 2, 3]), x, backend="python")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusched.emit import moments
+from gpusched.emit import firsts, moments
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest, is_heavy
-from gpusched.emit.kernel import MOMENTS, Access, Kernel
+from gpusched.emit.kernel import BY_LINES, Access, Kernel
 from gpusched.emit.policy import HEAVY_ROWS, JOINED_ROWS, ROW_STATEMENTS
 
 
@@ -35,8 +35,8 @@ class Joining(Nest):
         self.join([self.current])
 
     def count_before(self) -> None:
-        """Write how many values have been joined to each place before, where moments need that."""
-        if self.kernel.moments:
+        """Write how many values have been joined to each place before, where that is needed."""
+        if self.kernel.moments or self.kernel.firsts:
             self.write(f"before = {self.joined_before(self.innermost)}")
 
     def joins_rows(self) -> bool:
@@ -69,6 +69,13 @@ class Joining(Nest):
         self.current, self.depth = before, depth
         self.open(f"for i{level} in range(n{level} - n{level} % {count}, n{level}):")
 
+    def join_first(self, k: int, value: str, places: Sequence[str], row: str) -> None:
+        """Join a value of a row to the first one at its place: rows come in their order."""
+        found, at = places
+        self.write(f"takes{k} = {firsts.sooner(self.kernel.outputs[k], value, found)}")
+        self.write(f"{found} = {value} if takes{k} else {found}")
+        self.write(f"{at} = {row} if takes{k} else {at}")
+
     def join(self, rows: Sequence[dict[str, str]]) -> None:
         """Join what `point` returns for each of some rows to what is at the outputs' places."""
         places = self.places("i")
@@ -76,13 +83,15 @@ class Joining(Nest):
         for row, self.current in enumerate(rows):
             self.compute(names, self.values("i", str(row or "")))
             for k, output in enumerate(self.kernel.outputs):
-                if output.combine != MOMENTS:
+                if output.combine not in BY_LINES:
                     self.write(f"{places[k]} = {combine(output, places[k], names[k])}")
             for k in self.kernel.moments:
                 if row == 0:
                     self.write(f"mean{k} = {names[k]} if before == 0 else {places[k]}")
                     self.write(*moments.start(k))
                 self.write(*moments.take(k, names[k]))
+            for k in self.kernel.firsts:
+                self.join_first(k, names[k], places[k : k + 2], f"before + {row}")
         for k in self.kernel.moments:
             so_far = [f"mean{k}", *places[k + 1 : k + 3]]
             self.write(moments.join(k, places[k : k + 3], so_far, "before", str(len(rows))))

@@ -29,6 +29,8 @@ def block(kernel: Kernel) -> int:
     exact = all(output.value_dtype == "float64" for output in kernel.outputs)
     # Blocks whose deviations are joined to moments wait for the mean of those before.
     long = is_heavy(kernel) or kernel.moments or exact
+    if kernel.firsts:  # whose values have room on the stack
+        return PART if long else BLOCK
     return kernel.options.block or (PART if long else BLOCK)
 
 

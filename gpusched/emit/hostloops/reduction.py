@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from gpusched.emit import moments
+from gpusched.emit import firsts, moments
 from gpusched.emit.floatingpoint import INVALID
 from gpusched.emit.generate import combine, identity, literal
 from gpusched.emit.hostloops.nest import Nest, is_heavy
-from gpusched.emit.kernel import MOMENTS, Kernel, Output
+from gpusched.emit.kernel import FIRSTS, MOMENTS, PLACE, Kernel, Output
 from gpusched.emit.policy import FIRST_VALUES
 
 
@@ -17,12 +20,20 @@ class Reduction(Nest):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.skipping = _skipping(kernel)
-        self.plain = [(k, o) for k, o in enumerate(kernel.outputs) if o.combine != MOMENTS]
-        """Outputs that are joined one by one, with their numbers."""
+        self.joined = [
+            (k, replace(o, combine=FIRSTS.get(o.combine or "", o.combine)))
+            for k, o in enumerate(kernel.outputs)
+            if o.combine not in (MOMENTS, PLACE)
+        ]
+        """Outputs whose values are joined one by one in a block, with their numbers."""
+        self.plain = [(k, o) for k, o in self.joined if k not in kernel.firsts]
+        """Those whose blocks are joined in the same way."""
+        self.skipping = _skipping(kernel, self.joined)
 
     def begin(self) -> None:
         """Write what comes before the loops."""
+        for k in self.kernel.firsts:
+            self.write(f"values{k} = scratch({self.outputs[k]})")
         if not is_heavy(self.kernel):
             self.look_ahead()
 
@@ -40,10 +51,12 @@ class Reduction(Nest):
         """Write the totals as they are before the first element."""
         if self.kernel.moments:
             self.start_moments()
-        for k, output in self.plain:
+        for k, output in self.joined:
             self.write(f"total{k} = {identity(output, output.dtype)}")
             if _compensated(output):
                 self.write(f"lost{k} = {identity(output, output.dtype)}")
+        for k in self.kernel.firsts:
+            self.write(f"place{k} = n{self.innermost}")
 
     def start_moments(self) -> None:
         """Write the value that moments are taken about: the mean of the first ones."""
@@ -73,7 +86,7 @@ class Reduction(Nest):
         """Join the elements of a block, and what comes of it to the totals."""
         for k in self.kernel.moments:
             self.write(*moments.start(k))
-        outputs = self.plain
+        outputs = self.joined
         for k, output in outputs:
             if k in self.skipping:
                 self.write(f"part{k} = {_furthest(output)}")
@@ -84,6 +97,8 @@ class Reduction(Nest):
         self.compute(self.value_names(), self.values("i"))
         for k in self.kernel.moments:
             self.write(*moments.take(k, f"value{k}"))
+        for k in self.kernel.firsts:
+            self.write(f"values{k}[i] = value{k}")
         for k, output in outputs:
             part, value = f"part{k}", f"value{k}"
             if k in self.skipping:
@@ -99,7 +114,9 @@ class Reduction(Nest):
                 nan, part = literal(np.nan, output.value_dtype), f"part{k}"
                 found, other = (part, nan) if output.combine in _OF_NUMBERS else (nan, part)
                 self.write(f"{part} = {found} if some{k} else {other}")
-        for k, output in outputs:
+        for k in self.kernel.firsts:
+            self.find_first(k)
+        for k, output in self.plain:
             total, lost = f"total{k}", f"lost{k}"
             if _compensated(output):
                 self.write(f"{total}, {lost} = compensated_add({total}, {lost}, part{k})")
@@ -110,6 +127,35 @@ class Reduction(Nest):
             self.write(moments.join(k, names, names, "before", "count"))
         if self.kernel.moments:
             self.write("before = before + count")
+
+    def find_first(self, k: int) -> None:
+        """Write the search of a block for its first value, if none before comes first.
+
+        Blocks come in no order. Going through one is a reduction of integers, several at once.
+        """
+        output, part, total = self.kernel.outputs[k], f"part{k}", f"total{k}"
+        self.open(f"if {firsts.comes_first(output, part, 'start', total, f'place{k}')}:")
+        self.write(f"{total} = {part}", f"place{k} = count")
+        self.open("for i in range(count):")
+        later = firsts.sooner(output, total, f"values{k}[i]")
+        self.write(f"place{k} = min(place{k}, count if {later} else i)")
+        self.depth -= 1
+        self.write(f"place{k} = start + place{k}")
+        self.depth -= 1
+
+    def write_first(self, k: int) -> None:
+        """Join the first value of a row, and its place, to those at their places.
+
+        Rows come in their order, so that one of no other value is not the first.
+        """
+        output, place = self.kernel.outputs[k], f"place{k}"
+        found, at = (f"{self.current[name]}[0]" for name in self.outputs[k : k + 2])
+        rows = self.joined_before(self.innermost)
+        if rows != "0":
+            place = f"({rows}) * n{self.innermost} + {place}"
+        self.open(f"if {firsts.sooner(output, f'total{k}', found)}:")
+        self.write(f"{found} = total{k}", f"{at} = {place}")
+        self.depth -= 1
 
     def write_moments(self, k: int) -> None:
         """Join moments of a row to those at their places."""
@@ -125,6 +171,8 @@ class Reduction(Nest):
         """Join totals to what is at the outputs' places."""
         for k in self.kernel.moments:
             self.write_moments(k)
+        for k in self.kernel.firsts:
+            self.write_first(k)
         for k, output in self.plain:
             name = self.outputs[k]
             total, lost = f"total{k}", f"lost{k}"
@@ -138,7 +186,7 @@ _OF_NUMBERS = ("fmin", "fmax")
 """What joins numbers only: the result is NaN if there is none. Others are NaN if any value is."""
 
 
-def _skipping(kernel: Kernel) -> dict[int, str]:
+def _skipping(kernel: Kernel, outputs: Sequence[tuple[int, Output]]) -> dict[int, str]:
     """Return, by output, what joins numbers instead of what joins NaN, too.
 
     LLVM computes several elements at once where `fmin` or `fmax` is alone in a loop, and one after
@@ -148,12 +196,13 @@ def _skipping(kernel: Kernel) -> dict[int, str]:
     (AMD EPYC, `znver4`).
     """
     joins = {"fmin": "least", "minimum": "least", "fmax": "greatest", "maximum": "greatest"}
-    if all(output.combine in joins for output in kernel.outputs):
+    alone = len(outputs) == len(kernel.outputs) and not kernel.tested
+    if alone and all(o.combine in joins for _, o in outputs):
         return {}
     raises = bool(kernel.flags & INVALID)
     return {
         k: joins[o.combine]
-        for k, o in enumerate(kernel.outputs)
+        for k, o in outputs
         if o.combine in joins and np.dtype(o.value_dtype).kind == "f"
         and (raises or o.combine in _OF_NUMBERS)
     }  # fmt: skip

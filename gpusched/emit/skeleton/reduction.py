@@ -9,8 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.emit import generate, moments
-from gpusched.emit.kernel import JOINED, MOMENTS, Access, Input, Kernel, Output
+from gpusched.emit import firsts, generate, moments
+from gpusched.emit.kernel import (
+    BY_LINES,
+    JOINED,
+    JOINED_PLACE,
+    MOMENTS,
+    PLACE,
+    Access,
+    Input,
+    Kernel,
+    Output,
+)
 from gpusched.emit.policy import LONGEST
 from gpusched.emit.skeleton.source_lines import (
     Text,
@@ -18,6 +28,9 @@ from gpusched.emit.skeleton.source_lines import (
     product,
     threads,
 )
+
+_OF_PARTS = {MOMENTS: JOINED, PLACE: JOINED_PLACE}
+"""How partial results are joined, where that is not as values are."""
 
 
 def levels(kernel: Kernel, kind: str) -> list[int]:
@@ -47,7 +60,7 @@ def partials(kernel: Kernel, elements: int) -> Kernel:
         (),
         (),
         tuple(
-            Output(k, o.dtype, written, JOINED if o.combine == MOMENTS else o.combine, o.dtype)
+            Output(k, o.dtype, written, _OF_PARTS.get(o.combine or "", o.combine), o.dtype)
             for k, o in enumerate(kernel.outputs)
         ),
         loops,
@@ -77,7 +90,7 @@ def reduce_inner(kernel: Kernel) -> str:
                     text.write("part = z")
                     text.decompose("part", reduced)
                     text.enter(reduced, "_part", text.inputs)
-                    _inner_loops(text)
+                    _inner_loops(text, f"z * n{text.innermost} + ")
                     text.write("z += blocks_z()")
             else:
                 _inner_loops(text)
@@ -89,8 +102,11 @@ def reduce_inner(kernel: Kernel) -> str:
     return str(text)
 
 
-def _inner_loops(text: Text) -> None:
-    """Write the innermost loop: several vectors at a time, then one, then single elements."""
+def _inner_loops(text: Text, before: str = "") -> None:
+    """Write the innermost loop: several vectors at a time, then one, then single elements.
+
+    `before` says in source how many elements the loops outside have gone through, and adds them.
+    """
     size = f"n{text.innermost}"
     text.hoist(text.still)
     text.write("start = block_x() * threads_x() + thread_x()", "step = blocks_x() * threads_x()")
@@ -99,24 +115,26 @@ def _inner_loops(text: Text) -> None:
         for count in sorted({text.unroll, 1}, reverse=True):
             ahead = f" + {count - 1} * step" if count > 1 else ""
             with text.block(f"while j{ahead} < vectors:"):
-                _join_vectors(text, count)
+                _join_vectors(text, count, before)
                 text.write(f"j += {f'{count} * ' if count > 1 else ''}step")
         text.write(f"i = vectors * {text.width} + start")
     else:
         text.write("i = start")
     with text.block(f"while i < {size}:"):
-        _take(text, [f"point({text.values('i')})"], "value")
+        _take(text, [f"point({text.values('i')})"], [f"{before}i"], "value")
         text.write("i += step")
 
 
-def _join_vectors(text: Text, count: int) -> None:
+def _join_vectors(text: Text, count: int, before: str) -> None:
     width = text.width
+    indices = [f"(j + {u} * step) * {width}" if u else f"j * {width}" for u in range(count)]
     for u in range(count):
         for name in text.taken:
             if text.access(name) is Access.UNIT:
-                index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
-                text.load(name, index, f"{u}")
-    _take(text, [text.lane(lane, f"{u}") for u in range(count) for lane in range(width)])
+                text.load(name, indices[u], f"{u}")
+    lanes = range(width)
+    calls = [text.lane(lane, f"{u}") for u in range(count) for lane in lanes]
+    _take(text, calls, [f"{before}{index} + {lane}" for index in indices for lane in lanes])
 
 
 def reduce_outer(kernel: Kernel) -> str:
@@ -165,7 +183,8 @@ def _row_loops(text: Text) -> None:
                     text.write(f"{name}_value{u} = {text.place(name, 'x')}")
                 text.current = before
             names = [[f"{name}_value{u}" for name in text.taken] for u in range(count)]
-            _take(text, [f"point({', '.join(each + text.parameters)})" for each in names])
+            calls = [f"point({', '.join(each + text.parameters)})" for each in names]
+            _take(text, calls, [f"row + {u} * step" if u else "row" for u in range(count)])
             text.write(f"row += {f'{count} * ' if count > 1 else ''}step")
 
 
@@ -185,8 +204,7 @@ def _identities(text: Text, name: str) -> None:
 
 def _plain(text: Text) -> list[tuple[int, Output]]:
     """Return the outputs that are joined one by one, with their numbers."""
-    moments_of = (MOMENTS, JOINED)
-    return [(k, o) for k, o in enumerate(text.kernel.outputs) if o.combine not in moments_of]
+    return [(k, o) for k, o in enumerate(text.kernel.outputs) if o.combine not in BY_LINES]
 
 
 def _of_parts(text: Text) -> tuple[int, ...]:
@@ -194,7 +212,7 @@ def _of_parts(text: Text) -> tuple[int, ...]:
     return tuple(k for k, o in enumerate(text.kernel.outputs) if o.combine == JOINED)[::3]
 
 
-def _take(text: Text, calls: list[str], first: str = "part") -> None:
+def _take(text: Text, calls: list[str], places: list[str], first: str = "part") -> None:
     """Write the joining of some elements to the thread's totals, which may be wider.
 
     Parameters
@@ -203,13 +221,16 @@ def _take(text: Text, calls: list[str], first: str = "part") -> None:
         The kernel.
     calls
         The call of `point` for each element.
+    places
+        In source, how many elements there are before each, in the loops' order.
     first
         The name of what the first returns, to which the others are joined.
     """
-    if _of_parts(text) and len(calls) > 1:
-        for call in calls:
-            _take(text, [call], first)
+    if (_of_parts(text) or text.kernel.joined_firsts) and len(calls) > 1:
+        for call, place in zip(calls, places, strict=True):
+            _take(text, [call], [place], first)
         return
+    outputs = text.kernel.outputs
     for number, call in enumerate(calls):
         name = "value" if number else first
         values = ", ".join(f"{name}{k}" for k in range(len(text.outputs)))
@@ -222,10 +243,16 @@ def _take(text: Text, calls: list[str], first: str = "part") -> None:
                 text.write(f"mean{k} = {first}{k} if total{k + 3} == 0 else total{k}")
                 text.write(*moments.start(k))
             text.write(*moments.take(k, f"{name}{k}"))
+        for k in text.kernel.firsts:
+            # A thread goes through its elements in the loops' order.
+            with text.block(f"if {firsts.sooner(outputs[k], f'{name}{k}', f'total{k}')}:"):
+                text.write(f"total{k} = {name}{k}", f"total{k + 1} = {places[number]}")
+    for k in text.kernel.joined_firsts:
+        _join_first(text, k, "total{}", (f"{first}{k}", f"{first}{k + 1}"))
     for k in text.kernel.moments:
-        places = [f"total{k + n}" for n in range(4)]
-        so_far = [f"mean{k}", *places[1:3]]
-        text.write(moments.join(k, places[:3], so_far, places[3], str(len(calls))))
+        joined_to = [f"total{k + n}" for n in range(4)]
+        so_far = [f"mean{k}", *joined_to[1:3]]
+        text.write(moments.join(k, joined_to[:3], so_far, joined_to[3], str(len(calls))))
     _join_moments(text, _of_parts(text), "total{}", first + "{}")
     for k, output in _plain(text):
         wide = f"{first}{k}"
@@ -245,6 +272,13 @@ def _join_moments(text: Text, groups: tuple[int, ...], place: str, other: str) -
             text.write(f"{', '.join(places[:3])} = join_moments({given})")
 
 
+def _join_first(text: Text, k: int, place: str, other: tuple[str, str]) -> None:
+    """Write the joining of a value and its place to the first one so far."""
+    found, at = place.format(k), place.format(k + 1)
+    with text.block(f"if {firsts.comes_first(text.kernel.outputs[k], *other, found, at)}:"):
+        text.write(f"{found} = {other[0]}", f"{at} = {other[1]}")
+
+
 def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
     """Write the joining of totals across the threads of a block along one direction.
 
@@ -259,6 +293,9 @@ def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
         with text.block(f"if {thread} < half:"):
             groups = text.kernel.moments + _of_parts(text)
             _join_moments(text, groups, "cells{}[cell]", f"cells{{}}[{other}]")
+            for k in text.kernel.firsts + text.kernel.joined_firsts:
+                others = f"cells{k}[{other}]", f"cells{k + 1}[{other}]"
+                _join_first(text, k, "cells{}[cell]", others)
             for k, output in _plain(text):
                 joined = generate.combine(output, f"cells{k}[cell]", f"cells{k}[{other}]")
                 text.write(f"cells{k}[cell] = {joined}")

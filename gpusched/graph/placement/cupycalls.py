@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from dask.array import chunk, reductions
+from dask.array import reductions
 from dask.array.einsumfuncs import chunk_einsum
 
 from gpusched.adapters.arrays import chunk_sum, matmul, tensordot
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import pieces
-from gpusched.graph.functions.partials import applied, bare, parts
+from gpusched.graph.functions.partials import bare, parts
 from gpusched.record.catalogue import has
 
 
@@ -61,19 +61,6 @@ def _is_basic(index: Any) -> bool:
     return isinstance(index, int | np.integer | slice) and type(index) is not bool
 
 
-_SEARCHES = (chunk.argmax, chunk.argmin)
-"""What dask's `arg_chunk` may search by: the first of several equal values, and the first NaN."""
-
-
-def _is_search(function: Any) -> bool:
-    # dask makes them when it is imported, so that they are sent as code, and arrive as others.
-    return any(
-        getattr(function, "__wrapped__", None) is each.__wrapped__
-        and getattr(function, "__code__", None) == each.__code__
-        for each in _SEARCHES
-    )
-
-
 def _sort(a: Any, *args: Any, **kwargs: Any) -> Any:
     """Return what `numpy.sort` gives, in the order in memory that the array has."""
     import cupy
@@ -84,19 +71,6 @@ def _sort(a: Any, *args: Any, **kwargs: Any) -> Any:
     laid_out = cupy.empty_like(a, order="K")
     laid_out[...] = found
     return laid_out
-
-
-def _arg_chunk(*args: Any, **kwargs: Any) -> Any:
-    """Return what `arg_chunk` gives for NumPy's arrays: records, in host memory.
-
-    For CuPy's, which have no records, it gives a dictionary.
-    """
-    found = reductions.arg_chunk(*args, **kwargs)
-    values, places = found["vals"].get(), found["arg"].get()
-    # CuPy's own are of C's "long long", which is another type than NumPy's though as wide.
-    records = np.empty(values.shape, [("vals", values.dtype), ("arg", np.intp)])
-    records["vals"], records["arg"] = values, places
-    return records
 
 
 def missing_dtype(arrays: Iterable[Any]) -> Any:
@@ -159,8 +133,7 @@ class CuPyCall:
 
 _CALLS: tuple[tuple[Any, CuPyCall], ...] = (
     (np.sort, CuPyCall(_sort, 20)),
-    (reductions.arg_chunk, CuPyCall(_arg_chunk, 3)),
-    # Of the records that it returns.
+    # Of records, which are in host memory.
     (reductions.arg_combine, CuPyCall(reductions.arg_combine, 0)),
     (reductions.arg_agg, CuPyCall(reductions.arg_agg, 0)),
     *((function, CuPyCall(_ByLibrary(function), 4, True)) for function in _PRODUCTS),
@@ -180,22 +153,6 @@ def cupy_call(function: Any) -> CuPyCall | None:
     """
     inner = bare(function)
     return next((found for each, found in _CALLS if each is inner), None)
-
-
-def by_cupy(function: Any, args: Sequence[Any] = ()) -> CuPyCall | None:
-    """Return the same for a call, which `cupy_call` is asked about without its arguments.
-
-    Parameters
-    ----------
-    function
-        The function, or a partial application of it.
-    args
-        What a call gives it by position.
-    """
-    inner, given, _ = applied(function, args, {})
-    if inner is reductions.arg_chunk and not (len(given) > 1 and _is_search(given[1])):
-        return None
-    return cupy_call(inner)
 
 
 def by_library(function: Any) -> bool:

@@ -19,11 +19,10 @@ from dask.array import core, reductions
 from gpusched.adapters.tasks import TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions import moments
+from gpusched.graph.functions import extremes, moments
 from gpusched.graph.functions.known import computes, known
 from gpusched.graph.functions.partials import bare, name_of
 from gpusched.graph.placement.cupycalls import (
-    by_cupy,
     by_library,
     cupy_call,
     missing_dtype,
@@ -164,7 +163,7 @@ def segment_work(segment: Segment, values: tuple[Any, ...]) -> Work:
     values
         Its inputs, one after the other.
     """
-    calls = sum(effort(step.function, step.args) for _, step in segment.steps)
+    calls = sum(effort(step.function) for _, step in segment.steps)
     return work_of(values, calls, segment.returns)
 
 
@@ -257,7 +256,7 @@ def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal |
     others = [
         step.function
         for _, step in segment.steps
-        if not (moves_elements(step.function) or by_cupy(step.function, step.args))
+        if not (moves_elements(step.function) or cupy_call(step.function))
         and not (registers and _accepts_cupy(step.function, substitute(step.args, registers)))
     ]
     if not others:
@@ -335,15 +334,13 @@ def _largest(values: tuple[Any, ...]) -> int:
     return max([math.prod(v.shape) for v in values if type(v) in (np.ndarray, Placed)], default=0)
 
 
-def effort(function: Any, args: Sequence[Any] = ()) -> int:
+def effort(function: Any) -> int:
     """Return how many of NumPy's calls a function takes, roughly; 0 for what computes nothing.
 
     Parameters
     ----------
     function
         The function.
-    args
-        What a call gives it by position.
 
     Examples
     --------
@@ -355,7 +352,7 @@ def effort(function: Any, args: Sequence[Any] = ()) -> int:
     """
     if not computes(function) or moves_elements(function):
         return 0
-    if found := by_cupy(function, args):
+    if found := cupy_call(function):
         return found.calls
     return _EFFORTS.get(bare(function), 1) if known(function) else _OF_A_USER
 
@@ -363,7 +360,7 @@ def effort(function: Any, args: Sequence[Any] = ()) -> int:
 _OF_A_USER = 4
 _EFFORTS: dict[Any, int] = {
     moments.moment_chunk: 6, reductions.moment_chunk: 6, reductions.mean_chunk: 2, np.mean: 2,
-    np.var: 6, np.std: 6,
+    np.var: 6, np.std: 6, **{extremes.FirstOfChunk(*key): 3 for key in extremes.SEARCHES},
 }  # fmt: skip
 """Functions that read their operands several times."""
 

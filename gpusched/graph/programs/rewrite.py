@@ -244,7 +244,7 @@ class _Translation:
         if isinstance(function, StandIn):
             for name, call in function.taken(args).items():
                 kwargs[name] = self.step(key, *call, {})
-            args = tuple(self.step(key, sealed, (a,), {}) if k in function.sealed else a
+            args = tuple(self.sealed(key, a) if k in function.sealed else a
                          for k, a in enumerate(args))  # fmt: skip
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded and not passes_on(function, args)
@@ -256,7 +256,14 @@ class _Translation:
         )
         result = Register(-len(self.steps))
         finish = function.finish if isinstance(function, StandIn) else None
-        return result if finish is None else self.step(key, finish, (result,), {})
+        if finish is None:
+            return result
+        return self.step(key, finish, (result, *(args[k] for k in function.sealed)), {})
+
+    def sealed(self, key: Any, value: Any) -> Register:
+        """Add the call that seals an argument; numbers are inputs, too."""
+        given = value if type(value) is Register else self.input(value)
+        return self.step(key, sealed, (given,), {})
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""

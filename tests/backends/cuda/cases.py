@@ -111,12 +111,20 @@ def _nests() -> list[Case]:
 
 ELEMENTWISE = [*_flat(), *_nests()]
 
+
+def _place(search: Any, a: Any, axis: Any) -> Any:
+    """Return places along an axis; of several axes, along each."""
+    return tuple([search(a, k) for k in axis]) if type(axis) is tuple else search(a, axis)
+
+
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": lambda a, axis: (a * a).sum(axis=axis),
     "min": lambda a, axis: a.min(axis=axis),
     "max": lambda a, axis: (a - 1).max(axis=axis),
     "any": lambda a, axis: (a > 7).any(axis=axis),
     "all": lambda a, axis: (a < 8).all(axis=axis),
+    "argmax": lambda a, axis: _place(np.argmax, a * 2, axis),
+    "argmin": lambda a, axis: _place(np.argmin, a + 1, axis),
     "prod": lambda a, axis: np.where(a > 7, 2, np.where(a < -7, -1, 1)).prod(axis=axis),
 }
 _SHAPES: list[tuple[tuple[int, ...], Any]] = [
@@ -160,6 +168,13 @@ def _reductions() -> list[Case]:
     def with_nan() -> tuple[np.ndarray, ...]:
         return (np.where(numbers(60, 40) > 7, np.nan, numbers(60, 40)),)
 
+    for axis in (None, 0, 1):
+        found.append(Case(f"first-nan-{axis}", lambda a, k=axis: (a.argmin(axis=k), a.sum(axis=k)),
+                          with_nan))  # fmt: skip
+    for dtype in ("float16", "float64", "int8", "uint16", "int64", "bool"):
+        found.append(Case(f"argmax-{dtype}", lambda a: (a.argmax(), (a | a).argmin(axis=0))
+                          if a.dtype.kind != "f" else (a.argmax(), (a * 2).argmin(axis=0)),
+                          lambda d=dtype: (numbers(300, 70, dtype=d),)))  # fmt: skip
     found.append(Case("nan-propagates", lambda a: (a.min(axis=0), a.max(axis=0)), with_nan))
     return found
 
