@@ -32,7 +32,6 @@ from gpusched.adapters.arrays import (
     nanmax_skip,
     nanmin_skip,
     pass_located,
-    piecewise,
     prefixscan_combine,
     prefixscan_first,
     searchsorted_block,
@@ -59,9 +58,9 @@ from gpusched.record import (  # noqa: F401
     written,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
-from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_of, recorder_of
+from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS
-from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
+from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
@@ -258,16 +257,6 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
-def _piecewise(x: Any, *conditions: Any, funclist: Any, func_args: Any, func_kw: Any) -> Any:
-    """dask's ``_int_piecewise``; of functions, which get the elements that are chosen, as it is."""
-    given = {"funclist": funclist, "func_args": func_args, "func_kw": func_kw}
-    recorder = recorder_among((x, *conditions))
-    if recorder is None or not any(map(callable, funclist)):
-        return piecewise(x, *conditions, **given)
-    recorder.broke("piecewise", GraphBreak.OPERAND("a function of the elements that are chosen"))
-    return compute(recorder, piecewise, (x, *conditions), given)
-
-
 def _recorded(function: Any, *operands: Any) -> Any:
     """Return what to call instead of a function that another one is given, if it is known."""
     found = substitute_for(function)
@@ -292,7 +281,6 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
     custom_nanquantile: _custom_nanquantile,
-    piecewise: _piecewise,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 
