@@ -125,12 +125,19 @@ class DirectBlockwise(Blockwise):
 
         def read(coordinates: tuple[int, ...]) -> GraphNode:
             place = tuple([coordinates[c] for c in map_])
-            value = parse_input(source.get(place, place))
+            value = source.get(place, place)
+            if not _is_shape(value):
+                value = parse_input(value)
             if isinstance(value, GraphNode):
                 return value.substitute({}, key=token)
             return DataNode(token, value)
 
         return read
+
+
+def _is_shape(value: Any) -> bool:
+    """Return whether a value is one of numbers, as what arrays are made by is; dask keeps these."""
+    return type(value) is tuple and all([type(each) is int for each in value])
 
 
 def _made(argument: Any, operands: dict[Any, Operand]) -> Operand | None:

@@ -115,6 +115,8 @@ def without_links(table: Table, joins: bool = False) -> Table:
     asked = {*table.wanted, *table.items}
     inside: defaultdict[Any, list[Any]] = defaultdict(list)
     for key, node in tasks.items():
+        if not node.dependencies:
+            continue
         needed = [k for k in node.dependencies if users[k] == 1 and k not in asked and k in tasks]
         # Data and other names of results are no tasks, and what one of several operands takes time
         # for is computed beside the others: nothing is refused there.
@@ -138,10 +140,17 @@ def _joins(task: Task) -> bool:
     """Return whether a task joins chunks, and does nothing else but cut them."""
     if task.func is not execute_subgraph:
         return is_join(task.func)
-    inner = [node for node in task.args[0].values() if type(node) is not Alias]
-    if not all(type(node) is Task for node in inner):
-        return False
-    return any(map(_joins, inner)) and all(_joins(node) or cuts(node) for node in inner)
+    joins = False
+    for node in task.args[0].values():
+        if type(node) is Alias:
+            continue
+        if type(node) is not Task:
+            return False
+        if _joins(node):
+            joins = True
+        elif not cuts(node):
+            return False
+    return joins
 
 
 def absorbed(table: Table, largest: int) -> Table:
@@ -285,18 +294,20 @@ class _Absorbing:
 
 def cuts(task: Task) -> bool:
     """Return whether a task does no more than take a piece of a chunk."""
-    if task.func is execute_subgraph:
-        inner = task.args[0].values()
-        return all(type(n) is Alias or (type(n) is Task and cuts(n)) for n in inner)
-    return has(task.func, "cuts")
-
-
-_DASKS_JOINS = concatenate_arrays, concatenate3, concatenate_shaped
+    if task.func is not execute_subgraph:
+        return has(task.func, "cuts")
+    for node in task.args[0].values():
+        if type(node) is not Alias and not (type(node) is Task and cuts(node)):
+            return False
+    return True
 
 
 def calls_join(node: Any) -> bool:
     """Return whether a task is a call of a function by which dask joins chunks."""
-    return type(node) is Task and any(node.func is each for each in _DASKS_JOINS)
+    function = node.func if type(node) is Task else None
+    return (
+        function is concatenate3 or function is concatenate_shaped or function is concatenate_arrays
+    )
 
 
 def has_join_inside(node: Any) -> bool:

@@ -21,7 +21,7 @@ from dask.array import reductions
 from dask.array.core import concatenate3, concatenate_shaped
 
 from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
-from gpusched.adapters.tasks import Task, is_list
+from gpusched.adapters.tasks import Task, execute_subgraph, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
@@ -105,7 +105,7 @@ class _ReducingFirst:
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
         for key, node in self._tasks.items():
-            if has_join_inside(node):
+            if has_join_inside(node) and _reduces_inside(node):
                 parts = self._parts(key, node)
                 if parts is not None:
                     found[parts.first] = parts
@@ -341,6 +341,13 @@ def _path(join: Task, inner: Mapping[Any, Any], counts: Mapping[Any, int]) -> li
         if steps_after(user):
             return found
     return None
+
+
+def _reduces_inside(node: Any) -> bool:
+    """Return whether a task that others are fused into has a first step of a reduction in it."""
+    if node.func is not execute_subgraph:
+        return bool(steps_after(node))
+    return any(_reduces_inside(each) for each in node.args[0].values() if type(each) is Task)
 
 
 def _takes_all(inner: Mapping[Any, Any], key: Any, parts: _Parts) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.adapters.tasks import DataNode, GraphNode, Task, execute_subgraph, is_container
+from gpusched.adapters.tasks import (
+    DataNode,
+    GraphNode,
+    Task,
+    TaskRef,
+    execute_subgraph,
+    is_container,
+)
 from gpusched.graph.functions.partials import callables
 from gpusched.graph.functions.unrecorded import sees
 from gpusched.graph.programs.functiontraits import called
@@ -56,7 +63,7 @@ def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
         return any(_sees(node, known_ones) for node in inner if type(node) is Task)
     function, kwargs = called(task)
     given = tuple(_literals((*task.args, *kwargs.values())))
-    key = id(function), *map(id, callables(given))
+    key = id(function), *map(id, callables([each for each in given if type(each) is not TaskRef]))
     found = known_ones.get(key)
     if found is None:
         found = known_ones[key] = sees(ProgramStep(function, given, dict.fromkeys(kwargs)))
