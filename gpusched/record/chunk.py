@@ -219,20 +219,23 @@ class LazyChunk(NDArrayOperatorsMixin):
         return super().__rpow__(self._before(other))
 
     def __eq__(self, other: Any) -> Any:
-        return super().__eq__(self._before(other))
+        return super().__eq__(self._compared(other))
 
     def __ne__(self, other: Any) -> Any:
-        return super().__ne__(self._before(other))
+        return super().__ne__(self._compared(other))
 
     def _before(self, other: Any) -> Any:
-        """Return an operand: of Python's complex numbers and NumPy's, floats, Python makes its own.
-
-        As it does of a comparison of a number with None.
-        """
-        python = other is None or (type(other) is complex and self.dtype == np.float64)
-        if self._scalar and python:
+        """Return an operand: of Python's complex numbers and NumPy's floats, Python makes its own."""
+        if self._scalar and type(other) is complex and self.dtype == np.float64:
             self._recorder.stop(GraphBreak.VALUES("has Python compute with a chunk's number"))
         return other
+
+    def _compared(self, other: Any) -> Any:
+        """Return an operand of ``==``: of a number and anything else but numbers, Python decides."""
+        numbers = LazyChunk | int | float | complex | np.number | np.bool_ | np.ndarray
+        if self._scalar and not isinstance(other, numbers | list | tuple):
+            self._recorder.stop(GraphBreak.VALUES("compares a chunk's number with no number"))
+        return self._before(other)
 
     def _factor(self, other: Any) -> Any:
         """Return an operand of ``*``: scalars of NumPy's repeat sequences, and arrays do not."""

@@ -70,10 +70,10 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
 
 
 def _is_integer(value: Any) -> bool:
-    """Return whether a value is an integer, as NumPy's scalars are."""
+    """Return whether a value is an integer, as NumPy's scalars are, or one of two truth values."""
     if isinstance(value, LazyChunk):
-        return value._scalar and value.dtype.kind in "iu"
-    return type(value) is int or isinstance(value, np.integer)
+        return value._scalar and value.dtype.kind in "iub"
+    return isinstance(value, int | np.integer | np.bool_)
 
 
 def _update(
