@@ -225,13 +225,13 @@ class LazyChunk(NDArrayOperatorsMixin):
         return super().__ne__(self._compared(other))
 
     def _before(self, other: Any) -> Any:
-        """Return an operand: of Python's complex numbers and NumPy's floats, Python makes its own."""
+        """Return an operand: Python computes with its complex numbers and NumPy's floats."""
         if self._scalar and type(other) is complex and self.dtype == np.float64:
             self._recorder.stop(GraphBreak.VALUES("has Python compute with a chunk's number"))
         return other
 
     def _compared(self, other: Any) -> Any:
-        """Return an operand of ``==``: of a number and anything else but numbers, Python decides."""
+        """Return an operand of ``==``: if it is no number, Python compares it with one."""
         numbers = LazyChunk | int | float | complex | np.number | np.bool_ | np.ndarray
         if self._scalar and not isinstance(other, numbers | list | tuple):
             self._recorder.stop(GraphBreak.VALUES("compares a chunk's number with no number"))
