@@ -11,6 +11,12 @@ from functools import partial
 from typing import Any
 
 
+def is_aggregation(value: Any) -> bool:
+    """Return whether a value is what says how groups are reduced."""
+    aggregations = sys.modules.get("flox.aggregations")
+    return aggregations is not None and isinstance(value, aggregations.Aggregation)
+
+
 def is_expand_dims(function: Any) -> bool:
     """Return whether a function is the one that puts the results of chunks side by side."""
     flox_dask = sys.modules.get("flox.dask")

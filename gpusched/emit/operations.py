@@ -48,7 +48,8 @@ class Operation:
     name: str
     """Name of the NumPy function, or of the conversion."""
     templates: tuple[dict[str, str], ...]
-    """Source by kind of dtype, one mapping per output."""
+    """Source by kind of dtype, one mapping per output; under "e" and "q" that of float16 and int64,
+    where it is another one."""
     ulp: int = 0
     """Largest distance from the true value, in units in the last place; 0 is NumPy's result. Where
     two numbers are added that may cancel (`logaddexp`), the units are those of the larger."""
@@ -70,7 +71,7 @@ class Operation:
         found = self.templates[output]
         if dtype == HALF:
             return None if "bitwise" in self.traits else found.get("e", found.get("f"))
-        return found.get(dtype.kind)
+        return found.get("q", found.get("i")) if dtype == np.int64 else found.get(dtype.kind)
 
 
 SEARCHED = 12
@@ -186,23 +187,29 @@ def _kinds(kinds: str, template: str) -> dict[str, str]:
 
 
 def _arithmetic() -> None:
+    # LLVM takes it that no sum of int64 overflows, and that x + 1 < x is false. Smaller integers
+    # are computed with as int64, of which the lower bits are kept.
+    minus = "int64(~uint64({0}) + uint64(1))"
     for name, symbol in (("add", "+"), ("subtract", "-"), ("multiply", "*")):
         table = _kinds("f", f"{{0}} {symbol} {{1}}") | _kinds("iu", f"{{T}}({{0}} {symbol} {{1}})")
-        _add(name, table)
+        _add(name, {**table, "q": f"int64(uint64({{0}}) {symbol} uint64({{1}}))"})
     OPERATIONS["add"].templates[0]["b"] = "{0} | {1}"
     OPERATIONS["multiply"].templates[0]["b"] = "{0} & {1}"
     _add("divide", {"f": "{0} / {1}"})
-    _add("negative", {"f": "-{0}", "i": "{T}(-{0})", "u": "{T}(~{0} + {T}(1))"})
+    _add("negative", {"f": "-{0}", "i": "{T}(-{0})", "u": "{T}(~{0} + {T}(1))", "q": minus})
     _add("positive", _kinds("iuf", "{0}"))
-    _add("absolute", {"f": "fabs({0})", "i": "{T}(abs({0}))", "u": "{0}", "b": "{0}"})
+    _add("absolute", {"f": "fabs({0})", "i": "{T}(abs({0}))", "u": "{0}", "b": "{0}",
+                      "q": f"{{0}} if {{0}} >= 0 else {minus}"})  # fmt: skip
     _add("fabs", {"f": "fabs({0})"})
-    _add("square", {"f": "{0} * {0}", **_kinds("iu", "{T}({0} * {0})")})
+    _add("square", {"f": "{0} * {0}", **_kinds("iu", "{T}({0} * {0})"),
+                    "q": "int64(uint64({0}) * uint64({0}))"})  # fmt: skip
     _add("reciprocal", {"f": "{T}(1) / {0}"})
     _add("conjugate", _kinds("iuf", "{0}"))
     _add("sign", {"f": "sign_float({0}, {T}(0), {T}(1))",
                   "i": "{T}({T}({0} > 0) - {T}({0} < 0))", "u": "{T}({0} > 0)"})  # fmt: skip
     _add("floor_divide", {"f": "{T}(floor_divide_float({0}, {1}, {T}(1)))",
-                          "i": "{T}(floor_divide_int({0}, {1}))",
+                          "i": "{T}(floor_divide_int({0}, {1}, -{0}))",
+                          "q": f"floor_divide_int({{0}}, {{1}}, {minus})",
                           "u": "{T}(floor_divide_uint({0}, {1}))"}, heavy=True)  # fmt: skip
     _add("remainder", {"f": "{T}(remainder_float({0}, {1}))", "i": "{T}(remainder_int({0}, {1}))",
                        "u": "{T}(remainder_uint({0}, {1}))"}, heavy=True)  # fmt: skip
@@ -319,7 +326,8 @@ def _mathematics() -> None:
         _add(name, {"f": f"{name}_{{W}}({{0}}, {{1}})"}, ulp=6, heavy=True)
     _add("float_power", OPERATIONS["power"].templates[0].copy(), ulp=6, heavy=True)
     power = "{T}(power_int({0}, {1}, {T}(1)))"
-    OPERATIONS["power"].templates[0].update({"i": power, "u": power})
+    wrapped = "int64(power_int(uint64({0}), {1}, uint64(1)))"
+    OPERATIONS["power"].templates[0].update({"i": power, "u": power, "q": wrapped})
 
 
 def _conversions() -> None:

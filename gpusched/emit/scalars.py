@@ -17,11 +17,11 @@ from numpy import floor_divide, maximum, minimum, remainder
 Number = Any
 
 
-def floor_divide_int(a: Number, b: Number) -> Number:
+def floor_divide_int(a: Number, b: Number, minus_a: Number) -> Number:
     if b == 0:
         return a * 0
     if b == -1:
-        return -a
+        return minus_a
     return floor_divide(a, b)
 
 

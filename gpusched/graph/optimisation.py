@@ -10,7 +10,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
-from gpusched.adapters.tasks import Task
+from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.breaks import GraphBreak
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
@@ -123,7 +123,7 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         table = table.without_joins(joins)
     else:
         table = without_links(without_names(table))
-        whole = _in_whole_chunks(table)
+        whole = _in_whole_chunks(table, small)
         found = whole.without_joins(joins)
         table = found if whole is table else without_links(found)
         if any(map(has_join_inside, table.tasks.values())):
@@ -139,12 +139,27 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
     return cut_together(found, small, least)
 
 
-def _in_whole_chunks(table: Table) -> Table:
-    if not any(type(node) is Task and cuts_of(node) for node in table.tasks.values()):
+def _in_whole_chunks(table: Table, small: int) -> Table:
+    cuts = _cuts if table.sizes.largest > small else _only_cuts
+    if not any(map(cuts, table.tasks.values())):
         return table
     from gpusched.graph.passes.reducewhole import whole_chunks
 
     return whole_chunks(table)
+
+
+def _only_cuts(node: Any) -> bool:
+    return type(node) is Task and bool(cuts_of(node))
+
+
+def _cuts(node: Any) -> bool:
+    """Return whether a task cuts a piece off a chunk, by itself or with what it computes of it.
+
+    Where all chunks are small, the second kind is left to batches: these cost a graph less.
+    """
+    if type(node) is Task and node.func is execute_subgraph:
+        return any(map(_cuts, node.args[0].values()))
+    return _only_cuts(node)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

@@ -368,11 +368,12 @@ def flattened(node: Any, key: Any = None) -> tuple[dict[Any, Any], Any] | None:
             continue
         used = {o: own[o] for o in each.dependencies if own.get(o, o) is not o}
         each = each.substitute(used, key=own[name]) if used or own[name] != each.key else each
+        if type(each) is not Task or each.func is not execute_subgraph:
+            result[each.key] = each
+            continue
         flat = flattened(each)
         if flat is None:
-            if type(each) is Task:
-                return None
-            flat = {each.key: each}, each.key
+            return None
         result.update(flat[0])
     return result, key
 

@@ -59,7 +59,7 @@ def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> An
 
 def _kind(value: Any) -> Any:
     if isinstance(value, np.generic):
-        return type(value), value.tobytes()
+        return type(value), value.dtype, value.tobytes()
     if type(value) in PYTHON_SCALARS:
         return type(value), value.hex() if type(value) is float else value
     return type(value), value.dtype, value.shape, value.strides

@@ -72,7 +72,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.routines": "variadic_choose",
         "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
         "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
-        "searchsorted_block select sqrt",
+        "searchsorted_block select",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",
@@ -83,6 +83,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "elementwise": {
         METHODS: "astype",
+        "gpusched.adapters.arrays": "sqrt",
         "numpy": "clip where",
         "operator": "abs add and_ eq floordiv ge gt inv invert le lshift lt mod mul ne neg or_ "
         "pos pow rshift sub truediv xor",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import dask
+import dask.array as da
 import mpmath
 import numpy as np
 import pytest
 import scipy.special
 
+import gpusched
 from gpusched.emit import operations
 from gpusched.emit.floatingpoint import IS_X86
 from gpusched.emit.operations import OPERATIONS, operation_of
@@ -325,3 +329,29 @@ def test_integers_that_go_through_floats_end_beyond_other_integers_as_in_numpy(
     x = np.array([each % 2**64 for each in WHOLE * 4], np.uint64).astype(source)
     targets = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
     check(lambda a: tuple(a.astype(middle).astype(target) for target in targets), x)
+
+
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "sum compared": lambda x: x + 1 < 0, "sum of itself": lambda x: x + 1 > x,
+    "difference": lambda x: np.sign((x - 1) * 1.0), "product": lambda x: x * 3 // 3 == x,
+    "negative": lambda x: -x > 0, "absolute": lambda x: np.abs(x) < 0,
+    "square": lambda x: np.square(x) < 0, "power": lambda x: x**3 < 0,
+    "quotient": lambda x: x // np.array(-1).astype(x.dtype) < 0,
+    "as a float": lambda x: 1.5 % (x + 1),
+    "chosen": lambda x: np.where((x + 1) * 1.0 > 0, 1, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "i2", "i1", "u8", "u4"])
+@pytest.mark.parametrize("name", WRAPPED)
+def test_integers_wrap_around_whatever_is_made_of_them(name: str, dtype: str) -> None:
+    """LLVM may take sums of signed integers for such as do not."""
+    limits = np.iinfo(dtype)
+    values = np.array([limits.max, limits.min, 5, 0, limits.max // 2, 3], dtype)
+    x = da.from_array(values, chunks=3)
+    with np.errstate(all="ignore"):
+        expected = WRAPPED[name](values) * 1
+        settings = {"gpusched.fusion.compile": "wait", "gpusched.fusion.minimum-elements": 0}
+        with gpusched.enable(), dask.config.set(settings):
+            found = (WRAPPED[name](x) * 1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, expected)

@@ -136,8 +136,11 @@ def test_they_are_fused(function: Any) -> None:
 
 
 def test_there_is_a_plan_for_each_way() -> None:
+    def new(x: Any) -> Any:  # No earlier test has recorded it.
+        return skips_nan(x)
+
     chunks = [chunk(), chunk(0.5, np.nan)] * 5
-    counts = compare(skips_nan, *chunks)
+    counts = compare(new, *chunks)
     assert counts.fused_tasks == len(chunks)
     assert sum(counts.recorded.values()) == 2
 

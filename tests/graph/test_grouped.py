@@ -16,7 +16,7 @@ import pytest
 import toolz  # type: ignore[import-untyped]
 
 import gpusched
-from gpusched.graph.functions.grouped import Grouped, grouped_for
+from gpusched.graph.functions.grouped import Grouped, grouped_for, keeps_groups
 from tests.tiers import exhaustive
 
 xr = pytest.importorskip("xarray")
@@ -413,3 +413,18 @@ def arrays_of(found: Any) -> list[Any]:
     if isinstance(found, list | tuple):
         return [array for each in found for array in arrays_of(each)]
     return list(getattr(found, "arrays", [found]))
+
+
+def test_groups_are_as_long_as_flox_has_counted_unless_functions_are_somebody_s() -> None:
+    aggregations = pytest.importorskip("flox.aggregations")
+    core = pytest.importorskip("flox.core")
+
+    def own(groups: Any, array: Any, **options: Any) -> Any:
+        return array[..., :1]
+
+    built_in = aggregations._initialize_aggregation("nanmean", None, np.dtype("f8"), None, 0, {})
+    assert keeps_groups(partial(core._reduce_blockwise, agg=built_in))
+    mine = aggregations.Aggregation("mine", numpy=(own,), chunk=(own,), combine=("sum",))
+    assert not keeps_groups(partial(core._reduce_blockwise, agg=mine))
+    assert keeps_groups(partial(core.chunk_reduce, func=("nansum", "nanlen")))
+    assert not keeps_groups(partial(core.chunk_reduce, func=("nansum", own)))

@@ -18,6 +18,7 @@ from gpusched.graph import fusible
 from gpusched.graph.programs import program as lasting
 from gpusched.graph.programs.program import lasts
 from gpusched.graph.running.remembered import held
+from gpusched.graph.safety.outside import is_little
 from gpusched.newest import Newest
 from gpusched.record.catalogue import FUSIBLE
 from gpusched.store.statistics import statistics
@@ -266,3 +267,96 @@ def module_level(x):
 )
 def test_functions_of_libraries_last(value, expected):
     assert lasts(value) is expected
+
+
+def test_safe_functions_that_hold_no_arrays_last():
+    def compute():
+        with enable():
+            return da.from_array(X, chunks=10_000).map_blocks(twice).compute(scheduler="sync")
+
+    assert recordings(compute) == 1
+    assert recordings(compute) == 0
+    np.testing.assert_allclose(compute(), np.exp(X) * 2)
+
+
+def test_what_such_a_function_reads_is_read_each_time(monkeypatch):
+    def compute():
+        with enable():
+            return da.from_array(X, chunks=10_000).map_blocks(by_tables).compute(scheduler="sync")
+
+    assert [recordings(compute), recordings(compute)] == [1, 0]
+    monkeypatch.setitem(globals(), "FACTORS", (2.0, 3.0))
+    np.testing.assert_array_equal(compute(), by_tables(X))
+    monkeypatch.setattr(by_tables, "__code__", thrice.__code__)
+    np.testing.assert_allclose(compute(), np.exp(X) * 3)
+
+
+def added(block, number):
+    return block * 2 + number
+
+
+def test_equal_numbers_of_other_types_are_other_calls():
+    x = da.from_array(np.arange(8, dtype="i1"), chunks=4)
+    for number in (1, True, 1.0, np.float32(1), np.int64(1), -0.0, 0.0):
+        with enable():
+            found = x.map_blocks(added, number).compute(scheduler="sync")
+        expected = added(np.arange(8, dtype="i1"), number)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+class Tables:
+    held = None
+
+
+def reads_an_array(block):
+    return block * Tables.held[0] + 1
+
+
+@pytest.mark.parametrize("name", ["attribute", "cell"])
+def test_arrays_that_functions_read_are_let_go(name, monkeypatch):
+    class Held(np.ndarray):
+        pass
+
+    alive = []
+
+    def compute():
+        held = np.arange(3.0).view(Held)
+        alive.append(weakref.ref(held))
+        monkeypatch.setattr(Tables, "held", held)
+        function = reads_an_array if name == "attribute" else (lambda block: block * held[0] + 1)
+        with enable():
+            y = da.from_array(X, chunks=10_000).map_blocks(function, dtype=float)
+            y.compute(scheduler="sync")
+
+    compute()
+    monkeypatch.undo()
+    gc.collect()
+    assert alive[0]() is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (twice, True),
+        (np.where, True),
+        (np, True),
+        (lambda x: x + 1, True),
+        (lambda x, y=X: x + y, False),
+        ((1, ("two", None)), True),
+        ([], False),
+        (Made, False),
+        (Made(), False),
+        (partial(twice, 1), False),
+        (eval("lambda x: x", {}), False),
+    ],
+)
+def test_what_is_little(value, expected):
+    assert is_little(value) is expected
+
+
+def test_a_function_that_holds_itself_is_little():
+    def recursive(x):
+        return x if x is None else recursive(None)
+
+    assert is_little(recursive)

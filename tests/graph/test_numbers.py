@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from gpusched.graph import disable
+from gpusched.graph import disable, enable
 from tests.graph.examining import assert_numpys, why_unsafe
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
@@ -122,3 +122,30 @@ def test_an_array_that_turns_out_to_be_of_numbers_is_another_one_for_each_chunk(
     assert len({id(chunk) for chunk in chunks}) == len(chunks)
     assert not any(np.shares_memory(chunks[0], chunk) for chunk in chunks[1:])
     np.testing.assert_array_equal(chunks[0], [[2.0, 2, 2]])
+
+
+SECOND = np.timedelta64(1, "s")
+
+
+def in_seconds(x: Any, time: Any) -> Any:
+    return x * 2 + time / SECOND
+
+
+def with_sign(x: Any, number: float) -> Any:
+    return np.copysign(x, number) * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        (in_seconds, [np.timedelta64(5, unit) for unit in "smh"]),
+        (with_sign, [0.0, -0.0, 0, False]),
+    ],
+)
+def test_numbers_of_one_text_or_the_same_bytes_are_different(function: Any, numbers: Any) -> None:
+    x = da.ones((4, 4), chunks=2) + 1
+    arrays = [x.map_blocks(function, number, meta=np.empty((0, 0))) for number in numbers]
+    with enable():
+        found = dask.compute(*arrays, scheduler="sync")
+    for each, number in zip(found, numbers, strict=True):
+        np.testing.assert_array_equal(each, function(np.full((4, 4), 2.0), number))

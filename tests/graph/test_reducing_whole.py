@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from gpusched.graph.passes import reducewhole, table, unsplitting
 from gpusched.graph.passes.chains import without_links
 from gpusched.graph.passes.reducefirst import reduced_first
 from gpusched.graph.passes.reducewhole import whole_chunks
+from gpusched.graph.passes.reductionsteps import is_step
 from gpusched.graph.passes.table import Table
+from gpusched.graph.subgraph import last_task
 from tests.benchmarks.programs import tasks_of
 from tests.graph.passes import assert_same_results, table_of
 
@@ -49,12 +52,13 @@ def pieces_of(values: Any = VALUES, chunks: Any = (12, 6), small: Any = (2, 6)) 
     return da.from_array(values, chunks=chunks).rechunk(small) * 2
 
 
+ONE_TASK = lambda x: x.sum(axis=0, split_every=100)  # noqa: E731
 REDUCTIONS = [
-    lambda x: x.sum(axis=0), lambda x: x.prod(axis=0), lambda x: x.min(axis=0),
+    ONE_TASK, lambda x: x.sum(axis=0), lambda x: x.prod(axis=0), lambda x: x.min(axis=0),
     lambda x: x.max(axis=0, keepdims=True), lambda x: (x > 0).any(axis=0), lambda x: x.mean(axis=0),
     lambda x: x.var(axis=0), lambda x: da.nanmean(x, axis=0), lambda x: da.nanmax(x, axis=0),
     lambda x: x.sum(), lambda x: x.mean(axis=(0, 1)), lambda x: x.sum(axis=0, split_every=2),
-    lambda x: x.sum(axis=0, split_every=100), lambda x: x.mean(axis=0) + 1,
+    lambda x: x.mean(axis=0) + 1,
 ]  # fmt: skip
 
 
@@ -65,17 +69,18 @@ def test_pieces_that_are_reduced(number: int) -> None:
     assert fewer(REDUCTIONS[number](pieces_of(chunks=((10, 14), 6)))) >= 10
 
 
-def test_days_without_the_mean_of_their_month() -> None:
+@pytest.mark.parametrize(("days", "tasks"), [(365, 20), (50, 150)])
+def test_days_without_the_mean_of_their_month(days: int, tasks: int) -> None:
     xr = pytest.importorskip("xarray")
     pytest.importorskip("flox")
-    days = np.datetime64("2001-01-01") + np.arange(2 * 365)
-    values = np.random.default_rng(0).uniform(280, 300, (len(days), 20, 20))
-    x = xr.DataArray(da.from_array(values, chunks=(365, 20, 20)), dims=("time", "y", "x"),
-                     coords={"time": days})  # fmt: skip
-    with gpusched.enable():
+    times = np.datetime64("2001-01-01") + np.arange(2 * 365)
+    values = np.random.default_rng(0).uniform(280, 300, (len(times), 20, 20))
+    x = xr.DataArray(da.from_array(values, chunks=(days, 20, 20)), dims=("time", "y", "x"),
+                     coords={"time": times})  # fmt: skip
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "off"}):
         groups = x.groupby("time.month")
         found = ((groups - groups.mean()) ** 2).mean("time").data
-        assert tasks_of(found) < 20
+        assert tasks_of(found) < tasks
         ours = found.compute(scheduler="threads")
     with gpusched.disable():
         np.testing.assert_allclose(ours, found.compute(scheduler="threads"), rtol=1e-12)
@@ -111,11 +116,27 @@ def test_first_steps_that_are_results_stay() -> None:
     assert fewer(x, x.sum(axis=0)) == 0
 
 
-def test_trees_of_many_chunks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reducewhole, "MOST", 1)
-    assert fewer(pieces_of().sum(axis=0)) == 0
+@pytest.mark.parametrize("number", range(len(REDUCTIONS)))
+def test_results_of_many_chunks_are_joined_by_a_tree(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.setattr(reducewhole, "MOST", 2)
-    assert fewer(pieces_of().sum(axis=0)) >= 10
+    x = pieces_of(chunks=(4, 6), small=(1, 6))
+    before = table_of(REDUCTIONS[number](x))
+    after = whole_chunks(before)
+    assert_same_results(before, after)
+    joins = [len(each.dependencies) for each in after.tasks.values() if is_step(last_task(each))]
+    # Or by one task, if dask has one.
+    assert max(joins) == (6 if number == REDUCTIONS.index(ONE_TASK) else 2)
+
+
+def test_nothing_is_taken_apart_where_pieces_are_joined_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = da.from_array(np.ones((40, 3)), chunks=(4, 3)) + 1
+    before = table_of((x.rechunk((6, 3)) * 2).sum(axis=0))
+    monkeypatch.setattr(table, "flattened", lambda node: pytest.fail("taken apart"))
+    assert count(whole_chunks(before)) == count(before)
 
 
 @given(st.data())
@@ -170,3 +191,15 @@ def test_each_task_is_taken_apart_once_and_joins_are_asked_once(
     reduced_first(whole_chunks(table_of(((x * 2 + 1) ** 2).sum(axis=0))), 1)
     assert {name for name, _ in asked} == {"flattened", "_chunks_of"}
     assert set(asked.values()) == {1}
+
+
+def test_pieces_that_dask_fuses_with_what_is_computed_of_them() -> None:
+    """No task does nothing but cut then."""
+    values = np.arange(6 * 12500 * 4.0).reshape(-1, 4)
+    x = da.from_array(values, chunks=(12500, 4)) + 0
+    total = (x.rechunk({0: 625}) * 2 + 1).sum(axis=0)
+    with gpusched.disable():
+        plain = tasks_of(total)
+    with gpusched.enable():
+        assert tasks_of(total) < plain / 10
+        np.testing.assert_allclose(total.compute(), (values * 2 + 1).sum(axis=0))

@@ -127,7 +127,7 @@ OPERATORS = [getattr(operator, name) for name in NAMES["elementwise"]["operator"
 def test_every_function_computes_into_memory_that_is_used_again() -> None:
     """New memory for each tile costs more than all the rest where freed memory is given back."""
     functions = [*ufuncs().values(), *OPERATORS, np.clip, np.where]
-    assert not [each for each in functions if tiled._into(each) is None]
+    assert not [each for each in functions if tiled.into(each) is None]
 
 
 UNARY = (operator.abs, operator.inv, operator.invert, operator.neg, operator.pos)

@@ -11,14 +11,14 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask.array import chunk
+from dask.array import chunk, reductions
 from dask.array.core import concatenate3, concatenate_shaped, finalize
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 import gpusched
-from gpusched.adapters.arrays import concatenate2, enforce_dtype
+from gpusched.adapters.arrays import concatenate2, enforce_dtype, sqrt
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, identity_cast
 from gpusched.graph.passes import unsplitting
 from gpusched.graph.passes.independence import Divided, results
@@ -111,6 +111,48 @@ def test_windows_of_pieces_are_windows_of_chunks() -> None:
     assert ours < 20
 
 
+def windows_of(x: Any, length: int = 6) -> Any:
+    """Return windows along the first axis, for fear of which dask cuts chunks into pieces."""
+    return da.lib.stride_tricks.sliding_window_view(x, length, axis=0)
+
+
+LARGER = np.random.default_rng(1).integers(0, 99, (64, 12, 12)).astype("f8")
+LARGER[LARGER > 90] = np.nan
+WEIGHTS = np.arange(1.0, 7)
+
+OF_WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "max": lambda w: w.max(axis=3), "nanvar": lambda w: da.nanvar(w, axis=3),
+    "std": lambda w: w.std(axis=3), "nanmean": lambda w: da.nanmean(w, axis=3) * 2,
+    "weighted": lambda w: (w * WEIGHTS).sum(axis=3), "of number": lambda w: (w * 2).prod(axis=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_WINDOWS)
+def test_windows_larger_than_chunks_are_in_no_pieces(name: str) -> None:
+    array = OF_WINDOWS[name](windows_of(da.from_array(LARGER, chunks=(16, 12, 12))))
+    with gpusched.disable():
+        plain, expected = tasks_of(array), array.compute()
+    with gpusched.enable():
+        found, ours = array.compute(), tasks_of(array)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert plain >= 100
+    assert ours < 30
+
+
+def test_windows_themselves_stay_in_pieces() -> None:
+    windows = windows_of(da.from_array(LARGER, chunks=(16, 12, 12)))
+    plain, ours = compared(windows * 2)
+    assert plain >= 100
+    assert ours > 40
+
+
+@pytest.mark.parametrize("weights", [np.arange(12.0), np.arange(1.0, 13).reshape(1, 12, 1)])
+def test_what_is_not_the_same_for_all_pieces_stays_in_pieces(weights: Any) -> None:
+    x = da.from_array(VALUES[:, :4, :4], chunks=(6, 4, 4)).rechunk((6, 2, 2))
+    array = x * da.from_array(weights[..., :4] if weights.ndim == 1 else weights[:, :4], chunks=-1)
+    compared(array + 1)
+
+
 def test_pieces_stay_where_one_user_takes_them_otherwise() -> None:
     _, y = pieces()
     z = y * 2 + 1
@@ -161,6 +203,21 @@ def test_values_whatever_the_pieces(
     [
         (Task("y", operator.add, TaskRef("x"), TaskRef("x")), True),
         (Task("y", operator.add, TaskRef("x"), np.ones(4)), False),
+        (Task("y", operator.add, TaskRef("x"), np.ones((4, 1))), True),
+        (Task("y", operator.add, TaskRef("x"), np.ones((1, 1, 1))), False),
+        (Task("y", concatenate_shaped, List(TaskRef("x"), np.ones((4, 4))), [2, 1]), False),
+        (Task("y", reductions.moment_chunk, TaskRef("x"), axis=(0,), keepdims=True), True),
+        (
+            Task(
+                "y",
+                partial(reductions.moment_chunk, sum=np.cumsum),
+                TaskRef("x"),
+                axis=(0,),
+                keepdims=True,
+            ),
+            False,
+        ),
+        (Task("y", sqrt, TaskRef("x")), True),
         (Task("y", operator.add, TaskRef("x"), TaskRef("other")), False),
         (Task("y", np.max, TaskRef("x"), axis=(0,), keepdims=True), True),
         (Task("y", np.max, TaskRef("x"), axis=(1,), keepdims=True), False),

@@ -30,7 +30,7 @@ from gpusched.graph.passes.unsplitting import unsplit
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsplitting, "threads", lambda: 1)
-    monkeypatch.setattr(unsplitting._Unsplitting, "_largest", lambda self, family: 0)
+    monkeypatch.setattr(unsplitting._Unsplitting, "_largest", lambda self, family, windows=True: 0)
 
 
 def values_of(tasks: dict[Any, Any], wanted: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 `partials` are what partial applications and compositions are made of, and `libraries` which
 packages are libraries. `known` are the functions that are recorded, some as functions of ours:
 `grouped` (xarray's and flox's reductions by group), `moments` (of variances), `lanes` (what xarray
-gives to dask), `lonejoins` (joins of a single part). `unrecorded` is what calls that are not
+gives to dask), `lonejoins` (joins of a single part). `firststeps` are those of dask's reductions
+whose results can be joined, however many, and `unrecorded` is what calls that are not
 recorded may change or see.
 """

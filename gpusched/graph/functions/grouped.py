@@ -24,6 +24,8 @@ from gpusched.adapters import flox
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
+from gpusched.graph.functions.libraries import package
+from gpusched.graph.functions.partials import COMPOSED
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments, selection
 from gpusched.record.catalogue import own
@@ -518,6 +520,28 @@ def grouped_for(function: Any) -> Any:
         return function
     return Grouped(options["func"], options["fill_value"], options["dtype"], options["axis"],
                    options["engine"], options["sort"], len(groups), function)  # fmt: skip
+
+
+def keeps_groups(value: Any) -> bool:
+    """Return whether a function is flox's, and calls nothing of somebody's own: as all it is given.
+
+    flox has counted the groups when it built the graph, so that results are as long as dask knows.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.grouped import keeps_groups
+    >>> keeps_groups(np.nansum), keeps_groups(lambda groups, array: array)
+    (True, False)
+    """
+    if isinstance(value, partial):
+        return all(map(keeps_groups, (value.func, *value.args, *value.keywords.values())))
+    if isinstance(value, COMPOSED):
+        return all(map(keeps_groups, (value.first, *value.funcs)))
+    if type(value) in (tuple, list):
+        return all(map(keeps_groups, value))
+    if flox.is_aggregation(value):
+        return all(map(keeps_groups, vars(value).values()))
+    return not callable(value) or package(value) in ("flox", "numpy")
 
 
 def _options(function: Any) -> dict[str, Any] | None:

@@ -27,6 +27,9 @@ from gpusched.record.catalogue import has
 NUMBERS = (bool, int, float, complex, np.generic, type(None))
 """Types of operands that are the same for all elements."""
 
+_SUMS = (chunk.sum, chunk.nansum, np.sum, np.nansum)
+"""What means and variances add with."""
+
 
 @dataclass(frozen=True)
 class Divided:
@@ -42,7 +45,7 @@ class DependentError(Exception):
     """A call that does not compute each position alone, or is not known to."""
 
 
-def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
+def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     """Return what a task returns, and each of those fused to it, if positions are independent.
 
     Parameters
@@ -50,7 +53,7 @@ def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
     task
         The task.
     given
-        Its operands by key; none is the same for all pieces.
+        Its operands by key: `Divided`, or an array that is the same for all pieces.
 
     Returns
     -------
@@ -97,9 +100,9 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
     if is_elementwise_call(function, len(given)):
         return _elementwise(list(given), kwargs)
-    rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
+    rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
     if rule is None:
-        rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
+        rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
     if rule is None:
         raise DependentError
     try:
@@ -111,15 +114,21 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
     arrays = {each for each in args if type(each) is Divided}
-    rest = [each for each in args if type(each) is not Divided]
-    same = all(isinstance(each, NUMBERS) or _is_number(each) for each in rest)
-    if kwargs or len(arrays) != 1 or not same:
+    if kwargs or len(arrays) != 1:
         raise DependentError
-    return arrays.pop()
+    found = arrays.pop()
+    rest = (each for each in args if type(each) is not Divided)
+    if not all(isinstance(each, NUMBERS) or _is_broadcast(each, found) for each in rest):
+        raise DependentError
+    return found
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is np.ndarray and value.ndim == 0
+def _is_broadcast(value: Any, along: Divided) -> bool:
+    """Return whether a value is an array that is the same at all positions of a divided one."""
+    if type(value) is not np.ndarray or value.ndim > along.ndim:
+        return False
+    missing = along.ndim - value.ndim
+    return all(axis < missing or value.shape[axis - missing] == 1 for axis in along.axes)
 
 
 def _converted(x: Any, *, astype_dtype: Any) -> Divided:
@@ -130,8 +139,7 @@ def _converted(x: Any, *, astype_dtype: Any) -> Divided:
     return x
 
 
-def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None,
-             order: int = 2, ddof: Any = 0) -> Divided:  # fmt: skip
+def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None) -> Divided:
     """Return what a step of one of dask's reductions returns, along other axes than the pieces'.
 
     What it returns may be several arrays of the same shape.
@@ -146,9 +154,37 @@ def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = No
     return Divided(x.ndim - len(axes), left)
 
 
-def _aggregated(pairs: Any, *, axis: Any = None, **kwargs: Any) -> Divided:
-    """Return what the last step returns of the results of one chunk."""
-    return _reduced(_joined(pairs, axis), axis=axis, **kwargs)
+def _counted(
+    x: Any,
+    *,
+    axis: Any = None,
+    keepdims: Any = False,
+    dtype: Any = None,
+    order: int = 2,
+    sum: Any = chunk.sum,  # noqa: A002  as dask names it
+    numel: Any = reductions.numel,
+    implicit_complex_dtype: Any = False,
+) -> Divided:
+    """Return what the first step of dask's means and variances returns."""
+    if sum not in _SUMS or numel not in (reductions.numel, reductions.nannumel):
+        raise DependentError
+    return _reduced(x, axis=axis, keepdims=keepdims)
+
+
+def _aggregated(
+    pairs: Any,
+    *,
+    axis: Any = None,
+    keepdims: Any = False,
+    dtype: Any = None,
+    order: int = 2,
+    ddof: Any = 0,
+    sum: Any = np.sum,  # noqa: A002  as dask names it
+) -> Divided:
+    """Return what the last step of means and variances returns of the results of one chunk."""
+    if sum not in _SUMS:
+        raise DependentError
+    return _reduced(_joined(pairs, axis), axis=axis, keepdims=keepdims)
 
 
 def _are_others(axes: Sequence[Any], x: Divided) -> bool:
@@ -180,7 +216,7 @@ def _joined(arrays: Any, axes: Any = None) -> Divided:
 def _shaped(arrays: Any, shape: Any) -> Divided:
     """Return arrays joined along other axes than those of the pieces."""
     array = arrays[0] if isinstance(arrays, list) and arrays else None
-    if type(array) is not Divided or any(each != array for each in arrays):
+    if type(array) is not Divided or any(type(e) is not Divided or e != array for e in arrays):
         raise DependentError
     # Of a longer shape, dask would make further axes.
     shape = shape if isinstance(shape, list | tuple) else ()
@@ -210,6 +246,8 @@ _FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
     (concatenate2, _joined),
     (concatenate_shaped, _shaped),
     (reductions.mean_agg, _aggregated),
+    (reductions.mean_chunk, _counted),
+    (reductions.moment_chunk, _counted),
     (reductions.moment_agg, _aggregated),
     (sliding_window_view, _windows),
 )

@@ -32,7 +32,13 @@ from gpusched.graph.passes.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
-from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, references
+from gpusched.graph.subgraph import (
+    depth_first,
+    key_of_argument,
+    last_task,
+    layer_of,
+    references,
+)
 
 LEFT = 2
 """How many times as large what is joined must be as what a reduction leaves of its parts."""
@@ -119,6 +125,8 @@ class _ReducingFirst:
 
     def _parts(self, key: Any, node: Task) -> _Parts | None:
         """Return what a task does that joins chunks and reduces them; None if it does not."""
+        if self._joins_needed(node):
+            return None
         flat = self._table.inside(self._tasks[key])
         if flat is None:
             return None
@@ -134,6 +142,27 @@ class _ReducingFirst:
                         return found
                     self._table.note("reduce", found)
         return None
+
+    def _joins_needed(self, node: Task) -> bool:
+        """Return whether a task joins small chunks that others need, too, before it reduces them.
+
+        Nothing has to be taken apart to know that.
+        """
+        inner, _, names, *given = node.args
+        outer = dict(zip(names, given, strict=True))
+        if not steps_after(last_task(node)):
+            return False
+        joins = [parts for each in inner.values() if calls_join(each) and (parts := _joined(each))]
+        keys = [key_of_argument(outer.get(k)) for parts in joins for k in parts.keys]
+        found = len(joins) == 1 and any(
+            k is not None
+            and not self._is_alone(k)
+            and (self._table.nbytes(k) or self._least) < self._least
+            for k in keys
+        )
+        if found:
+            self._table.note("reduce", NEEDED)
+        return found
 
     def _divided(self, owner: Any, path: list[Task], inner: Mapping[Any, Any]) -> Any:
         """Return what is done with each part instead of a join, and of all up to a first step.

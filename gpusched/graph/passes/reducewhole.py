@@ -9,8 +9,9 @@ their months was 440 tasks, and is 25.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from gpusched.graph.passes.unsplitting import piece_of, unsplit
 from gpusched.graph.subgraph import depth_first, last_task, layer_of, references
 
 MOST = 32
-"""Results of whole chunks that one task joins at most: of more, dask's own tree would be lost."""
+"""Results of whole chunks that one task joins at most, where dask joins results by a tree."""
 
 
 def whole_chunks(table: Table) -> Table:
@@ -43,8 +44,8 @@ def whole_chunks(table: Table) -> Table:
     A reduction has the same terms then, joined in another order, as where dask had not cut the
     chunks. Where a chunk cannot stay whole, nothing is done: no pieces are joined.
     """
-    reduces = any(steps_after(last_task(node)) for node in table.tasks.values())
-    found = _Joining(table).run() if reduces else None
+    pieces = {key for key, node in table.tasks.items() if _is_piece(node)}
+    found = _Joining(table).run() if _may_reduce_pieces(table, pieces) else None
     if found is not None:
         joined, keys = found
         attempt = replace(joined, apart=Counter())
@@ -52,7 +53,62 @@ def whole_chunks(table: Table) -> Table:
         if whole is not None:
             table.apart.update(attempt.apart)
             return replace(whole, apart=table.apart)
-    return unsplit(table)
+    return unsplit(table) if pieces else table
+
+
+def _may_reduce_pieces(table: Table, pieces: Set[Any]) -> bool:
+    """Return whether a task may reduce what is computed of the pieces of one place alone.
+
+    Nothing is taken apart where none does: most pieces are joined with those of other chunks.
+    """
+    tasks = table.tasks
+    known = dict.fromkeys(pieces, True)
+
+    def operands(key: Any) -> list[Any]:
+        return [k for k in tasks[key].dependencies if k in tasks and k not in known]
+
+    def is_of_pieces(key: Any) -> bool:
+        """Return whether a task is computed of nothing but pieces, and what is taken of chunks."""
+        for each in depth_first([key] if key in tasks and key not in known else [], operands):
+            needed = tasks[each].dependencies
+            alone = bool(needed) and all(known.get(k, False) for k in needed)
+            known[each] = alone or _calls_take(tasks[each])
+        return known.get(key, False)
+
+    return any(
+        _reduces(node)
+        and (
+            _cuts_inside(node)
+            or (
+                not pieces.isdisjoint(node.dependencies)
+                and all(map(is_of_pieces, node.dependencies))
+            )
+        )
+        for node in tasks.values()
+    )
+
+
+def _is_piece(node: Any) -> bool:
+    return type(node) is Task and len(node.dependencies) == 1 and piece_of(node) is not None
+
+
+def _inside(node: Any) -> Collection[Any]:
+    """Return the tasks that are fused to one."""
+    return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
+
+
+def _cuts_inside(node: Any) -> bool:
+    return any(_is_piece(each) or _cuts_inside(each) for each in _inside(node))
+
+
+def _calls_take(node: Any) -> bool:
+    return getattr(node, "func", None) is take or any(map(_calls_take, _inside(node)))
+
+
+def _reduces(node: Any) -> bool:
+    """Return whether a task has a step of a reduction in it, after something else."""
+    inside = _inside(node)
+    return bool(inside) and (bool(steps_after(last_task(node))) or any(map(is_step, inside)))
 
 
 def _without_joins(table: Table, keys: list[Any]) -> Table | None:
@@ -184,8 +240,7 @@ class _Joining:
             if key in below:
                 continue
             under, between, waiting = [], [], list(step.items)
-            while waiting:
-                item = waiting.pop(0)
+            for item in waiting:  # Which grows meanwhile.
                 if item in self._steps and self._steps[item].axes == step.axes:
                     between.append(item)
                     waiting += self._steps[item].items
@@ -225,7 +280,7 @@ class _Joining:
             piece = leaves[name].piece
             others = tuple(b for k, b in enumerate(block_of(name)) if k != piece.axis)
             groups[piece.source, piece.axis, piece.pieces, others][piece.number] = name
-        if sum(map(len, groups.values())) < len(under) or len(groups) > MOST:
+        if sum(map(len, groups.values())) < len(under):
             return  # Some are of the same piece.
         if any(len(each) < count for (_, _, count, _), each in groups.items()):
             return
@@ -244,13 +299,29 @@ class _Joining:
         assert flat is not None
         inside = key if inside is None else inside
         inner = dict(flat[0])
-        row: Any = List(*(TaskRef(nodes[-1].key) for nodes in made))
-        step = inner[inside]
-        for _ in leaves[under[0]].first.kwargs["axis"][1:]:
-            row = List(row)
-        inner[inside] = Task(inside, step.func, row, **step.kwargs)
+        keys = [nodes[-1].key for nodes in made]
+        depth = len(leaves[under[0]].first.kwargs["axis"])
+        while between and len(keys) > MOST:
+            length = math.ceil(len(keys) / math.ceil(len(keys) / MOST))
+            parts = [keys[k : k + length] for k in range(0, len(keys), length)]
+            keys = [
+                self._part(key, between[0], part, depth, (len(parts), number))
+                for number, part in enumerate(parts)
+            ]
+        inner[inside] = _joining(inside, inner[inside], keys, depth)
         whole = list(inner.values())
         self._result[key] = Task.fuse(*whole, key=key) if len(whole) > 1 else whole[0]
+
+    def _part(self, root: Any, step: Any, keys: list[Any], depth: int,
+              place: tuple[int, int]) -> Any:  # fmt: skip
+        """Have a task join some of a root's results, as a step between does; return its key."""
+        sizes = self._table.sizes
+        key = key_of("part", step, layer_of(root), (*block_of(root), *place))
+        told = sizes.lengths({}, step)
+        if told is not None:
+            sizes.add(key[0], *told)
+        self._result[key] = _joining(key, self._tasks[step], keys, depth)
+        return key
 
     def _joined(self, names: list[Any], leaves: Mapping[Any, _Leaf]) -> list[Any] | None:
         """Return what computes with some pieces, joins them, and reduces them, in that order."""
@@ -294,6 +365,14 @@ class _Joining:
         return [*nodes, Task(join, concatenate3, chunks), step]
 
 
+def _joining(key: Any, step: Task, keys: list[Any], depth: int) -> Task:
+    """Return a step of a reduction along so many axes, with other results to join."""
+    row: Any = List(*map(TaskRef, keys))
+    for _ in range(1, depth):
+        row = List(row)
+    return Task(key, step.func, row, **step.kwargs)
+
+
 def _parted(table: Table) -> dict[Any, Any]:
     """Return a graph in which steps of reductions are not fused with those before, nor with cuts.
 
@@ -302,12 +381,8 @@ def _parted(table: Table) -> dict[Any, Any]:
     """
     found = {}
     for key, node in table.tasks.items():
-        if (
-            type(node) is not Task
-            or node.func is not execute_subgraph
-            or not (steps_after(last_task(node)) or any(map(is_step, node.args[0].values())))
-            or (flat := table.inside(node)) is None
-        ):
+        flat = table.inside(node) if _reduces(node) else None
+        if flat is None:
             found[key] = node
             continue
         inner, last = flat
@@ -318,8 +393,7 @@ def _parted(table: Table) -> dict[Any, Any]:
             ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
         for end in (*ends, last):
             group = _computed_from(end, inner, set(ends) - {end})
-            nodes = [inner[k] for k in group]
-            found[end] = Task.fuse(*nodes, key=end) if len(nodes) > 1 else nodes[0]
+            found[end] = table.fused([inner[k] for k in group], end)
     return found
 
 

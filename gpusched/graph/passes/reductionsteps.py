@@ -1,56 +1,20 @@
-"""The steps of dask's reductions: what is done with each chunk first, and with its results after.
-
-Steps after the first one take however many results there are, of whichever parts of a chunk.
-"""
+"""The steps of dask's reductions, in a graph: with each chunk first, and with its results after."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from dask.array import chunk, reductions
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
-from gpusched.adapters.arrays import concatenate2, nanmax_skip, nanmin_skip
+from gpusched.adapters.arrays import concatenate2
 from gpusched.adapters.tasks import List, Task, TaskRef, is_list
 from gpusched.dataclass import dataclass
-from gpusched.emit.dtypes import HALF
+from gpusched.graph.functions.firststeps import AFTER_FIRST, after, are_dask_s
 from gpusched.graph.functions.known import is_first_step
 from gpusched.graph.functions.partials import applied, bare
 from gpusched.graph.passes.families import leaves
 from gpusched.graph.subgraph import key_of_argument, layer_of, references
-
-_SUM, _PRODUCT = (chunk.sum,), (chunk.prod,)
-STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
-    (chunk.sum, _SUM),
-    (chunk.nansum, _SUM),
-    (chunk.prod, _PRODUCT),
-    (chunk.nanprod, _PRODUCT),
-    (chunk.any, (chunk.any,)),
-    (chunk.all, (chunk.all,)),
-    (reductions.chunk_min, (reductions.chunk_min, chunk.min)),
-    (reductions.chunk_max, (reductions.chunk_max, chunk.max)),
-    (nanmin_skip, (nanmin_skip,)),
-    (nanmax_skip, (nanmax_skip,)),
-    (reductions.mean_chunk, (reductions.mean_combine, reductions.mean_agg)),
-    (reductions.moment_chunk, (reductions.moment_combine, reductions.moment_agg)),
-)
-"""The first steps of dask's reductions, and the steps after them that take however many results.
-
-Those of users (`dask.array.reduction`) may be made for as many as there are chunks.
-"""
-_SHAPING = frozenset(["axis", "keepdims", "dtype", "order", "ddof", "implicit_complex_dtype"])
-"""Options of these steps with which they take however many results all the same; `initial`, or a
-function of somebody's, would be taken into account for each."""
-
-_FUNCTIONS = {
-    "sum": (chunk.sum, chunk.nansum),
-    "numel": (reductions.numel, reductions.nannumel),
-}
-"""Functions that dask itself passes to them."""
-# By identity: each task of a graph is asked, and users' functions may not be hashable.
-_AFTER = {id(first): after for first, after in STEPS}
-_STEPS = frozenset(id(each) for _, after in STEPS for each in after)
 
 
 def steps_after(task: Any) -> tuple[Any, ...]:
@@ -70,18 +34,7 @@ def steps_after(task: Any) -> tuple[Any, ...]:
     if len(task.args) != 1 or key_of_argument(task.args[0]) is None:
         return ()
     function, args, options = applied(task.func, (), task.kwargs)
-    # Each of several results of float16 would be rounded.
-    if args or not _are_dask_s(options) or options.get("dtype") == HALF:
-        return ()
-    return _AFTER.get(id(function), ())
-
-
-def _are_dask_s(options: Mapping[str, Any]) -> bool:
-    """Return whether a step has no options but those that dask's own reductions have."""
-    return all(
-        name in _SHAPING or any(value is each for each in _FUNCTIONS.get(name, ()))
-        for name, value in options.items()
-    )
+    return () if args else after(function, options)
 
 
 def is_step(task: Any) -> bool:
@@ -97,7 +50,7 @@ def is_step(task: Any) -> bool:
     """
     function = getattr(task, "func", None)
     function = getattr(function, "funcs", (function,))[0]
-    return id(bare(function)) in _STEPS
+    return id(bare(function)) in AFTER_FIRST
 
 
 @dataclass(frozen=True)
@@ -145,7 +98,7 @@ def step_of(task: Any) -> Step | None:
         joined, function = kwargs["axes"], function.funcs[0]
     function, given, kwargs = applied(function, (), task.kwargs)
     axes, keepdims = kwargs.get("axis"), kwargs.get("keepdims", False)
-    if given or type(axes) is not tuple or type(keepdims) is not bool or not _are_dask_s(kwargs):
+    if given or type(axes) is not tuple or type(keepdims) is not bool or not are_dask_s(kwargs):
         return None
     items = list(leaves(task.args[0]))
     deep = all(len(place) == len(axes) for place, _ in items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -43,7 +44,17 @@ class Sized:
 
 def _keeps_size(node: Any) -> bool:
     """Return whether a task's result is as large as dask has noted if its inputs are."""
-    called = (part for function, *_ in calls_in(node) for part in parts(function))
-    return all(
-        known(f) or has(f, "lean") or has(f, "draws") or f is concatenate_arrays for f in called
-    )
+    return all(all(map(_is_known, parts(f))) or _is_of_groups(f) for f, *_ in calls_in(node))
+
+
+def _is_known(function: Any) -> bool:
+    traits = has(function, "lean") or has(function, "draws")
+    return known(function) or traits or function is concatenate_arrays
+
+
+def _is_of_groups(function: Any) -> bool:
+    if "flox.dask" not in sys.modules:
+        return False
+    from gpusched.graph.functions.grouped import keeps_groups
+
+    return keeps_groups(function)

@@ -124,6 +124,8 @@ class Sizes:
         told, chunks = self._told.get(name), self._chunks.get(name)
         if not told or not chunks or any(n != n for lengths in chunks for n in lengths):
             return None
+        if len(keys) != math.prod(map(len, chunks)):
+            return None
         blocks = itertools.product(*(range(len(lengths)) for lengths in chunks))
         return (told[0], chunks) if list(keys) == [(name, *block) for block in blocks] else None
 

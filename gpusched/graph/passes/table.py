@@ -66,6 +66,14 @@ class Table:
         inside: tuple[dict[Any, Any], Any] | None = found[1]
         return inside
 
+    def fused(self, inside: Sequence[Any], key: Any) -> Any:
+        """Return tasks that none of others is fused into, the last one under that key, as one."""
+        if len(inside) == 1:
+            return inside[0]
+        node = Task.fuse(*inside, key=key)
+        self.flat[id(node)] = node, ({each.key: each for each in inside}, key)
+        return node
+
     def note(self, what: str, reason: Reason, times: int = 1) -> None:
         """Note that a pass leaves tasks apart."""
         self.apart[what, reason] += times

@@ -52,7 +52,10 @@ UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no ar
 SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
 DEPENDENT = GraphBreak.IN_PIECES("a function that may compute an element from others")
 NEEDED = GraphBreak.IN_PIECES("a task that needs the results in pieces")
-LARGE = GraphBreak.LARGE("whole results larger than any chunk of the graph")
+LARGE = GraphBreak.LARGE("whole results more than twice as large as any chunk of the graph")
+
+OVERLAP = 2
+"""Times the largest chunk that a whole may be: a chunk with what overlaps of its neighbours."""
 
 
 def unsplit(table: Table) -> Table:
@@ -65,8 +68,10 @@ def unsplit(table: Table) -> Table:
 
     Notes
     -----
-    Nothing becomes larger than the graph's largest chunk, and there are as many whole chunks as
-    threads at least, unless the pieces are tiny. Each task and each edge is looked at a constant
+    Nothing becomes more than twice as large as the graph's largest chunk, but for sliding windows,
+    of which kernels hold none, and calls without kernels (`gpusched.graph.running.blocks`) no more
+    than dask's pieces have. There are as many whole chunks as threads at least, unless the pieces
+    are tiny. Each task and each edge is looked at a constant
     number of times.
 
     There is no cycle among whole chunks. A member needs members of other families at its own place
@@ -242,17 +247,18 @@ class _Unsplitting:
             k for k in node.dependencies
             if k not in found or found[k][1] != place or found[k][0].lengths != family.lengths
         }  # fmt: skip
-        if not all(self._fits(k, family, place) for k in others):
+        if not all(self._is_common(k) or self._fits(k, family, place) for k in others):
             return None
         signature, inputs = self._signatures.of(node)
         slots = tuple([
             _told(each) if type(each) is not TaskRef
-            else self._slot(each.key) if each.key in others
-            else id(found[each.key][0])
+            else id(found[each.key][0]) if each.key not in others
+            else each.key if self._is_common(each.key)
+            else self._slot(each.key)
             for each in inputs
         ])  # fmt: skip
         given = dict.fromkeys(each.key for each in inputs if type(each) is TaskRef)
-        self._taking[key] = tuple(k for k in given if k in others)
+        self._taking[key] = tuple(k for k in given if k in others and not self._is_common(k))
         return (signature, slots, layer_of(key)), place
 
     def _is_taken(self, piece: Any) -> bool:
@@ -266,6 +272,11 @@ class _Unsplitting:
         if taken is None or len(place) != 1:
             return False
         return len(taken.positions) == family.lengths[0][place[0]]
+
+    def _is_common(self, key: Any) -> bool:
+        """Return whether tasks of all pieces may compute with the same array, such as weights."""
+        node = self._tasks.get(key)
+        return type(node) is DataNode and type(node.value) is np.ndarray
 
     def _slot(self, key: Any) -> Any:
         """Return what a task has in common with all that take what pieces are computed with."""
@@ -290,8 +301,11 @@ class _Unsplitting:
     def _found(self, group: dict[Place, Any], level: int) -> None:
         """Note tasks of one form, if there is one for each piece."""
         key = next(iter(group.values()))
-        computed = self._tasks[key].dependencies - set(self._taking[key])
-        pieces, _ = self._places[next(iter(computed))]
+        taking = set(self._taking[key])
+        pieces, _ = next(
+            self._places[k] for k in self._tasks[key].dependencies
+            if k in self._places and k not in taking
+        )  # fmt: skip
         if len(group) < len(pieces.members):
             # Where a task takes pieces of several places, each group is of one.
             if len(group) > 1:
@@ -303,14 +317,17 @@ class _Unsplitting:
             keys[0]: self._taken_by(keys, pieces)
             for keys in zip(*(self._taking[key] for key in members.values()), strict=True)
         }
-        given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
+        common = [k for k in first.dependencies if self._is_common(k)]
+        given |= {k: self._places[k][0] for k in first.dependencies - {*given, *common}}
         operands = list(dict.fromkeys(given.values()))
         sources = frozenset().union(*(each.sources for each in operands))
         # A chunk of length 1 is broadcast as a whole, where none or one of its pieces is.
         if len(operands) > 1 and not self._sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
-        inside = results(first, {key: each.divided for key, each in given.items()})
+        values = {key: each.divided for key, each in given.items()}
+        values |= {key: self._tasks[key].value for key in common}
+        inside = results(first, values)
         divided = None if inside is None else inside.get(first.key)
         axes = pieces.divided.axes
         if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
@@ -318,7 +335,7 @@ class _Unsplitting:
             return
         family = Family(members, divided, pieces.lengths, level,
                          operands=operands, inside=inside, sources=sources)  # fmt: skip
-        if self._largest(family) <= self._table.sizes.largest:
+        if self._largest(family, windows=False) <= OVERLAP * self._table.sizes.largest:
             self._add(family)
         else:
             self._table.note("unsplit", LARGE)
@@ -338,10 +355,19 @@ class _Unsplitting:
             )  # fmt: skip
         return self._taken[keys]
 
-    def _largest(self, family: Family) -> int:
-        """Return the bytes of the largest array that a task of a whole chunk makes, if known."""
+    def _largest(self, family: Family, windows: bool = True) -> int:
+        """Return the bytes of the largest array that a task of a whole chunk makes, if known.
+
+        Parameters
+        ----------
+        family
+            The task's.
+        windows
+            Whether those count that windows are.
+        """
         taken = [each for each in family.operands if each.taken is not None]
-        wholes = [whole for each in [family, *taken] for whole in self._wholes(each)]
+        wholes = [whole for each in [family, *taken] for whole in self._wholes(each)
+                  if windows or not _are_windows(each, *whole)]  # fmt: skip
         return max([itemsize * math.prod(shape) for _, itemsize, shape in wholes], default=0)
 
     def _wholes(self, family: Family) -> list[tuple[Any, int, Place]]:
@@ -466,17 +492,28 @@ class _Unsplitting:
         """Return the task that does for the whole what the members do for the pieces."""
         node = self._tasks[family.first]
         taken = {o.first: o.name for o in family.operands if o.taken is not None}
-        names = {k: taken[k] if k in taken else whole[k] for k in node.dependencies}
+        names = {k: taken.get(k) or whole[k] for k in node.dependencies if not self._is_common(k)}
         made: Task = node.substitute(names, key=family.name)
         return made
 
     def _note(self, family: Family) -> None:
-        """Note the sizes of what is whole, and of the tasks inside, which keep their names."""
+        """Note the sizes of what is whole, and of the tasks inside, which keep their names.
+
+        There are no more windows at a time than a piece has, whose size is known.
+        """
         fused = not family.given and self._tasks[family.first].func is execute_subgraph
         for key, itemsize, shape in self._wholes(family):
+            if _are_windows(family, key, itemsize, shape):
+                continue
             names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
             for name in names:
                 self._table.sizes.add(name, itemsize, shape)
+
+
+def _are_windows(family: Family, key: Any, itemsize: int, shape: Place) -> bool:
+    """Return whether an array inside a task has more axes than its operands: those of windows."""
+    operands = [each.divided.ndim for each in family.operands]
+    return key != family.first and len(shape) > max(operands, default=len(shape))
 
 
 def _chunks_of(node: Any) -> Sequence[Any]:

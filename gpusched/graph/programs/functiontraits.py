@@ -42,6 +42,8 @@ class Traits:
     """Whether it is a function of the user's own that is not shown to be safe."""
     quick: bool = False
     """Whether it is known to take no longer than to write its result, and to change nothing."""
+    little: bool = False
+    """Whether it is a function of the user's that is shown to be safe, and holds no arrays."""
 
 
 class Functions:
@@ -105,14 +107,15 @@ def _settled(function: Any) -> Traits | None:
 
 
 def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> Traits:
-    verdict = examination.examined(function, kinds, names)
+    verdict = examination.remembered(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
     others = GraphBreak.LIBRARY, GraphBreak.NO_ARRAY
     own = verdict.reason is not None and verdict.reason.kind not in others
     refused = own and not asked
     identity = identity_of(function), verdict.outside.identity
-    return Traits(safe or asked, safe, identity, refused, slow_part(function) is None)
+    return Traits(safe or asked, safe, identity, refused, slow_part(function) is None,
+                  verdict.is_little)  # fmt: skip
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:

@@ -70,6 +70,8 @@ class Program(ByToken):
         """Whether another process has sent it."""
         self.names: dict[tuple[str, str], Any] = {}
         """What names stood for when it was received: other processes may replace functions."""
+        self.lasts = False
+        """Whether it is kept between graphs: what it calls holds no arrays of the user's."""
         self._shown: Callable[[], Program | None] = lambda: None
         self._made_of: Program | None = None
         """What is kept with it, as graphs may have use of it, too."""
@@ -188,7 +190,7 @@ class Program(ByToken):
             found = Program(steps, self.inputs, self.overrides)
             found._made_of = self
             self._shown = weakref.ref(found)
-        if lasts([(step.function, step.args, step.kwargs) for step in self.steps]):
+        if self.lasts:
             keep((Program, id(found)), found)
         return found
 
@@ -384,8 +386,8 @@ _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, 
 def lasts(value: Any) -> bool:
     """Return whether a value is, or holds, functions of libraries and plain values only.
 
-    Functions of the user's may hold arrays, as may arguments that are given with them; and they
-    change, as a notebook's do.
+    Others may hold arrays, as may arguments that are given with them; and they change, as a
+    notebook's do.
 
     Examples
     --------

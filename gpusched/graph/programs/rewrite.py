@@ -163,6 +163,8 @@ class _Translation:
         self._references: dict[Any, Register] = {}
         self._partials: dict[int, partial[Any]] = {}
         """Partial applications that were taken apart, by their ids."""
+        self._lasts = True
+        """Whether the program holds nothing that is not to be kept alive."""
         self._guard = -1
         """The input that is their guard: one for the task, as each would take time."""
 
@@ -179,7 +181,8 @@ class _Translation:
                      for k in range(-len(self.steps), count)}  # fmt: skip
             steps = tuple(step.renamed(names) for step in self.steps)
             found = _programs[key] = Program(steps, count, self.functions.overrides)
-        if lasts([(step.function, step.args, step.kwargs) for step in found.steps]):
+        found.lasts = self._lasts
+        if found.lasts:
             keep(key, found)
         return found
 
@@ -246,6 +249,7 @@ class _Translation:
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded and not passes_on(function, args)
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
+        self._lasts &= (traits.little or lasts(function)) and lasts((args, kwargs))
         self.keys.append(key)
         self.shape.append(
             (traits.identity, recorded, traits.replayed, taken, frozen(args), frozen(kwargs))

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.emit.floatingpoint import collecting, heeded
+from gpusched.graph.running.blocks import Blocks, parts
 from gpusched.graph.running.inlined import Inlining
-from gpusched.graph.running.tiled import Tiled, arranged, call_each, parts
+from gpusched.graph.running.tiled import Tiled, arranged, call_each
 from gpusched.plan.plan import Plan, Registers, last_uses
 from gpusched.record.steps import ProgramStep
 
@@ -60,7 +62,23 @@ class Calling:
             Whether NumPy is to report floating-point errors.
         """
         self._cut_off(registers)
-        call_each(self.steps, self.last_uses, registers, reported)
+        for where, blocks in self._with_windows:
+            steps, ends = self.steps[where], self.last_uses[where]
+            if blocks is None or blocks.run_aloud(registers, reported) is not None:
+                call_each(steps, ends, registers, reported)
+                continue
+            for gone in itertools.chain.from_iterable(ends):
+                registers[gone] = None
+
+    @cached_property
+    def _with_windows(self) -> list[tuple[slice, Blocks | None]]:
+        """The calls in their order: those on sliding windows, which run on blocks, and others."""
+        if not any(step.function is sliding_window_view for _, step in self.steps):
+            return [(slice(0, len(self.steps)), None)]
+        return [
+            (where, part if isinstance(part, Blocks) and part.has_windows else None)
+            for where, part in parts(self.steps, self._outputs)
+        ]
 
     def in_tiles(self, registers: Registers, plan: Plan | None = None) -> None:
         """Call the functions, elementwise ones on tiles of their arrays.

@@ -52,7 +52,8 @@ def describe(value: Any) -> Any:
     if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
         return type, value
     if type(value) in SCALARS:
-        return type(value), value.tobytes()
+        # Bytes do not show the unit of a date.
+        return type(value), value.dtype, value.tobytes()
     if type(value) is slice:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
     if type(value) in NESTED:

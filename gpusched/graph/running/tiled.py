@@ -116,8 +116,9 @@ class Tiled:
     steps: list[tuple[int, ProgramStep]]
     last_uses: tuple[tuple[int, ...], ...]
     """By step, the registers that nobody reads after it."""
-    parts: list[tuple[slice, Stretch | None]]
-    """Stretches of them that can run on one tile after the other, and what is between."""
+    parts: list[tuple[slice, Any]]
+    """Stretches of them that can run on one tile after the other, and None for what is between;
+    `gpusched.graph.running.blocks.Blocks` have parts of their own, for arrays that they refuse."""
     more: int = 0
     """Registers that they need besides the program's."""
     inlined: bool = False
@@ -125,15 +126,19 @@ class Tiled:
 
     def run(self, registers: Registers) -> bool:
         """Call the functions; return False, in the middle, where what one calls has no tiles."""
-        for where, stretch in self.parts:
+        waiting = self.parts[::-1]
+        while waiting:
+            where, part = waiting.pop()
             steps, ends = self.steps[where], self.last_uses[where]
-            if stretch is None or not stretch.run(registers):
-                if self.inlined and stretch is not None:
-                    return False
+            if part is not None and part.run(registers):
+                for gone in chain.from_iterable(ends):
+                    registers[gone] = None
+            elif part is not None and type(part) is not Stretch:
+                waiting += part.parts[::-1]
+            elif part is not None and self.inlined:
+                return False
+            else:
                 call_each(steps, ends, registers)
-                continue
-            for gone in chain.from_iterable(ends):
-                registers[gone] = None
         return True
 
 
@@ -182,8 +187,11 @@ def _reads(step: Any, others: list[tuple[int, Any]]) -> bool:
 
 
 def parts(
-    steps: list[tuple[int, ProgramStep]], outputs: tuple[int, ...]
-) -> list[tuple[slice, Stretch | None]]:
+    steps: list[tuple[int, ProgramStep]],
+    outputs: tuple[int, ...],
+    start: int = 0,
+    end: int | None = None,
+) -> list[tuple[slice, Any]]:
     """Return the steps of a program as stretches of elementwise calls, and what is between them.
 
     Parameters
@@ -192,12 +200,14 @@ def parts(
         Calls, each with the register of its result.
     outputs
         Registers that are needed after the last one.
+    start, end
+        Which of the steps; by default all.
     """
-    found: list[tuple[slice, Stretch | None]] = []
-    start = 0
-    for stop in range(1, len(steps) + 1):
+    end = len(steps) if end is None else end
+    found: list[tuple[slice, Any]] = []
+    for stop in range(start + 1, end + 1):
         fits = is_elementwise(steps[start][1])
-        if stop < len(steps) and is_elementwise(steps[stop][1]) == fits:
+        if stop < end and is_elementwise(steps[stop][1]) == fits:
             continue
         stretch = Stretch.of(steps, start, stop, outputs) if fits and stop - start > 1 else None
         found.append((slice(start, stop), stretch))
@@ -289,7 +299,8 @@ class Stretch:
         return run.results
 
 
-def _into(function: Any) -> Callable[..., Any] | None:
+def into(function: Any) -> Callable[..., Any] | None:
+    """Return what computes the same as a function, and takes ``out``; None if nothing does."""
     return function if isinstance(function, np.ufunc) else _INTO.get(function)
 
 
@@ -307,7 +318,7 @@ class Tiling:
     @classmethod
     def of(cls, values: list[Any]) -> Tiling | Reason:
         """Return how to divide some values, or why that cannot be done or is not worth it."""
-        if not all(map(_is_plain, values)):
+        if not all(map(is_plain, values)):
             return OTHERS
         arrays = [value for value in values if isinstance(value, np.ndarray) and value.ndim]
         try:
@@ -348,7 +359,8 @@ class Tiling:
         return value[where] if divided else value
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Return whether an operand is an array of NumPy's with numbers in it, or a number."""
     if isinstance(value, np.ndarray):
         return type(value) is np.ndarray and value.dtype.kind in KINDS and value.dtype.isnative
     return isinstance(value, bool | int | float | complex | np.generic)
@@ -402,8 +414,8 @@ class _Run:
     def _computed(self, register: int, step: ProgramStep, local: Any, where: slice,
                   owned: dict[int, np.ndarray]) -> Any:  # fmt: skip
         dtype = self._dtypes.get(register)
-        into = None if dtype is None else _into(step.function)
-        if into is None or dtype is None:
+        call = None if dtype is None else into(step.function)
+        if call is None or dtype is None:
             found = step.call(step.function, local)
             self._learn(register, found, where)
             return found
@@ -413,7 +425,7 @@ class _Run:
             out = out[: where.stop - where.start]
         else:
             out = whole[where]
-        return step.call(partial(into, out=out), local)
+        return step.call(partial(call, out=out), local)
 
     def _learn(self, register: int, found: Any, where: slice) -> None:
         if isinstance(found, np.ndarray) and found.shape == self._shape(where.stop - where.start):

@@ -17,7 +17,8 @@ from gpusched.graph.functions.known import known
 from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.functions.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
-from gpusched.graph.safety.outside import Outside
+from gpusched.graph.safety.outside import Outside, is_little
+from gpusched.newest import Newest
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own_traits
 
@@ -33,6 +34,29 @@ class Verdict:
     """Why not; None if it may."""
     outside: Outside = field(default_factory=Outside)
     """What it reads from outside, as far as it was looked at."""
+    is_little: bool = False
+    """Whether it may, and neither it nor an argument that is known holds arrays: it is kept."""
+
+
+VERDICTS = 256
+"""Verdicts that are kept between graphs. A graph that comes again asks for the same ones, and a
+function of ten operations takes a millisecond."""
+
+_verdicts: Newest[Any, tuple[Any, Verdict]] = Newest(VERDICTS)
+
+
+def remembered(function: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> Verdict:
+    """Return what `examined` does, and what it has returned if what the function reads is the same.
+
+    That a function may not be given lazy chunks is not kept: it may be marked to be `fusible`.
+    """
+    key = id(function), args, tuple(names.items())
+    of, verdict = _verdicts.get(key, (None, None))
+    if verdict is None or of is not function or not verdict.outside.holds():
+        verdict = examined(function, args, names)
+        if verdict.is_little:
+            _verdicts[key] = function, verdict
+    return verdict
 
 
 def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Verdict:
@@ -45,7 +69,8 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     args, names
         Kinds of its arguments, as `kind_of` returns them.
     """
-    function, args, names = _spread(function, args, names)
+    called = function
+    function, args, names = _spread(called, args, names)
     if not isinstance(function, types.FunctionType):
         return Verdict(_said_of_object(function))
     if package(function) in FUNCTIONS:
@@ -66,7 +91,8 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
             raise
         told = f"could not be examined: {type(error).__name__}: {error}"
         return Verdict(GraphBreak.RECORDING(told))
-    return Verdict(None, outside)
+    little = called is function and outside.is_little and is_little(function)
+    return Verdict(None, outside, little and all(map(_is_little, (*args, *names.values()))))
 
 
 def _spread(
@@ -87,6 +113,13 @@ def kind_of(value: Any) -> Any:
     if type(value) is list and all(map(_is_harmless, value)):
         return Kind.OTHER
     return Known(value, "an argument")
+
+
+def _is_little(kind: Any) -> bool:
+    """Return whether no value is known of an argument that holds more than constants do."""
+    if isinstance(kind, Items):
+        return all(map(_is_little, kind.items))
+    return is_little(kind.value) if isinstance(kind, Known) else isinstance(kind, Kind)
 
 
 def _may_be_chunk(kind: Any) -> bool:

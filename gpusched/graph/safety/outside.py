@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.graph.functions.libraries import found_by_name
 from gpusched.graph.safety.kinds import is_constant, same
 from gpusched.graph.safety.standins import WARNS, stand_in
 from gpusched.record.catalogue import recorded_form
@@ -131,6 +133,11 @@ class Outside:
     def bound(self, recorder: Recorder) -> Bound:
         """Return what makes functions of those that read what was read, for one recording."""
         return Bound({key: found for key, (_, found, _) in self._read.items()}, recorder)
+
+    @property
+    def is_little(self) -> bool:
+        """Whether nothing was read whose memory matters, should somebody keep it."""
+        return all(is_little(value) for _, value, _ in self._read.values())
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -262,6 +269,38 @@ def _means(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
 def _frozen_parts(callee: Any) -> Any:
     """Return what a plan depends on that holds a kernel as it is now; None if it is none."""
     return callee.parts() if isinstance(callee, Freezable) else recorded_form(callee)
+
+
+def is_little(value: Any, within: tuple[Any, ...] = ()) -> bool:
+    """Return whether a value is a constant, a module or a function, or holds only such values.
+
+    Parameters
+    ----------
+    value
+        The value.
+    within
+        Functions that hold it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.safety.outside import is_little
+    >>> is_little((1, "one", np.exp)), is_little(np.ones(3)), is_little([1])
+    (True, False, False)
+    """
+    if type(value) is tuple:
+        return all([is_little(each, within) for each in value])
+    if isinstance(value, types.FunctionType):
+        # Of others than modules, the names go with the functions.
+        module = sys.modules.get(value.__module__)
+        if module is None or vars(module) is not value.__globals__:
+            return False
+        held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()))
+        inner = (*within, value)
+        return any(value is each for each in within) or is_little(held, inner)
+    if isinstance(value, types.ModuleType | types.CodeType):
+        return True
+    return value is _MISSING or is_constant(value) or found_by_name(value)
 
 
 def frozen(value: Any) -> Any:

@@ -1,0 +1,248 @@
+"""Calls that end in reductions give on blocks what they give on whole chunks, in less memory."""
+
+from __future__ import annotations
+
+import operator
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.array import chunk, reductions
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
+
+import gpusched
+from gpusched.adapters.arrays import nanmax_skip
+from gpusched.graph.functions import moments
+from gpusched.graph.running import tiled
+from gpusched.graph.running.blocks import Blocks, parts
+from gpusched.graph.running.calling import Calling
+from gpusched.graph.running.tiled import call_each
+from gpusched.plan.plan import Register, last_uses
+from gpusched.record.steps import ProgramStep
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+WINDOWS: list[Call] = [
+    (sliding_window_view, ("0", 30, 0), {}), (np.subtract, ("1", "1"), {}),
+    (np.multiply, ("2", "2"), {}), (chunk.sum, ("3",), {"axis": (2,), "keepdims": True}),
+]  # fmt: skip
+"""Of which nothing but the sums is as large as the array."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tiles() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiled, "TILE", 1 << 9)
+        yield
+
+
+def steps_of(calls: list[Call], inputs: int) -> list[tuple[int, ProgramStep]]:
+    """Return some calls as steps; arguments that are texts are the numbers of registers."""
+    return [
+        (inputs + k, ProgramStep(f, tuple(Register(int(a)) if type(a) is str else a for a in args),
+                                 kwargs))
+        for k, (f, args, kwargs) in enumerate(calls)
+    ]  # fmt: skip
+
+
+def on_blocks(calls: list[Call], inputs: list[Any], outputs: tuple[int, ...] = ()) -> bool:
+    """Return whether calls run on blocks, having checked their results."""
+    steps = steps_of(calls, len(inputs))
+    outputs = outputs or (steps[-1][0],)
+    expected = [*inputs, *[None] * len(steps)]
+    call_each(steps, last_uses([s.registers for _, s in steps], set(outputs)), expected)
+    found = [*inputs, *[None] * len(steps)]
+    made = parts(steps, outputs)
+    done = len(made) == 1 and type(made[0][1]) is Blocks and made[0][1].run(found)
+    for k in outputs if done else ():
+        assert_same(found[k], expected[k])
+    return done
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(found, dict):
+        assert found.keys() == expected.keys()
+        for name in found.keys() - {"rest"}:  # What rounding has lost of a mean.
+            assert_same(found[name], expected[name])
+        return
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    assert found.flags.c_contiguous  # Counts are one number that is shown everywhere.
+    assert expected.flags.c_contiguous or not any(expected.strides)
+    bound = 1e-4 if found.dtype in ("f4", "c8") else 1e-10
+    np.testing.assert_allclose(found, expected, rtol=bound, atol=bound)
+
+
+VALUES = np.random.default_rng(0).normal(size=(300, 8, 4))
+
+FIRST: list[tuple[Any, dict[str, Any]]] = [
+    (chunk.sum, {"dtype": "f8"}), (chunk.nansum, {"dtype": "f8"}), (chunk.prod, {"dtype": "f8"}),
+    (reductions.chunk_min, {}), (reductions.chunk_max, {}), (nanmax_skip, {}),
+    (reductions.mean_chunk, {"dtype": "f8"}), (moments.moment_chunk, {"dtype": "f8"}),
+    (reductions.mean_chunk, {"sum": chunk.nansum, "numel": reductions.nannumel, "dtype": "f8"}),
+    (moments.moment_chunk, {"order": 3, "dtype": "f8"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(FIRST)))
+@pytest.mark.parametrize("axis", [(0,), (1,), (0, 2), (0, 1, 2), (2,)])
+def test_reductions_along_all_axes(number: int, axis: tuple[int, ...]) -> None:
+    function, options = FIRST[number]
+    calls: list[Call] = [
+        (operator.mul, ("0", 0.5), {}), (np.add, ("1", "0"), {}),
+        (function, ("2",), {"axis": axis, "keepdims": True, **options}),
+    ]  # fmt: skip
+    assert on_blocks(calls, [VALUES])
+    # With what there are fewer positions of, and with the elements that are wanted, too.
+    calls = [
+        (operator.sub, ("0", "1"), {}), (operator.mul, ("2", "1"), {}),
+        (function, ("3",), {"axis": axis, "keepdims": True, **options}),
+    ]  # fmt: skip
+    for shape in [(), (4,), (8, 1), (300, 1, 1), (300, 8, 4), (1, 8, 4)]:
+        other = np.random.default_rng(1).normal(size=shape)
+        assert on_blocks(calls, [VALUES, other])
+        assert on_blocks(calls, [VALUES, other], (3, 4))
+
+
+def test_comparisons_and_several_reductions() -> None:
+    along: dict[str, Any] = {"axis": (0,), "keepdims": True}
+    calls: list[Call] = [
+        (operator.sub, ("0", 3), {}), (operator.truediv, ("1", 4.0), {}),
+        (chunk.sum, ("2",), {**along, "dtype": "f8"}), (operator.gt, ("0", 0.1), {}),
+        (chunk.any, ("4",), along), (np.where, ("4", "0", "2"), {}),
+        (reductions.chunk_max, ("6",), along),
+    ]  # fmt: skip
+    assert on_blocks(calls, [VALUES], (3, 5, 7))
+    # Where one takes what another one leaves, blocks are along another axis.
+    calls += [(operator.sub, ("0", "3"), {}), (chunk.sum, ("8",), along)]
+    assert on_blocks(calls, [VALUES], (3, 5, 7, 9))
+    assert not on_blocks(calls, [VALUES[:, 0, 0].repeat(10)], (3, 5, 7, 9))
+
+
+def test_windows_along_another_axis() -> None:
+    mean: dict[str, Any] = {"axis": (3,), "keepdims": True, "dtype": "f8"}
+    calls: list[Call] = [
+        (sliding_window_view, ("0",), {"window_shape": 30, "axis": 0}),
+        (operator.mul, ("2", "1"), {}), (reductions.mean_chunk, ("3",), mean),
+    ]  # fmt: skip
+    assert on_blocks(calls, [VALUES, np.linspace(0.1, 1, 30)])
+    calls[0] = (sliding_window_view, ("0",), {"window_shape": (3, 3, 3)})
+    assert not on_blocks(calls, [VALUES, np.ones(3)])
+
+
+def test_what_is_refused() -> None:
+    ends: Call = (chunk.sum, ("1",), {"axis": (0,), "keepdims": True, "dtype": "f8"})
+    chain: list[Call] = [(operator.mul, ("0", 0.5), {}), ends]
+    assert on_blocks(chain, [VALUES])
+    for values in [VALUES.T, VALUES[:8], VALUES.astype("f2"), VALUES.astype(object),
+                   np.ma.masked_array(VALUES)]:  # fmt: skip
+        assert not on_blocks(chain, [values])
+    own = {"axis": (0,), "keepdims": True, "initial": 3.0}
+    assert not on_blocks([chain[0], (chunk.sum, ("1",), own)], [VALUES])
+    # Nothing is between.
+    assert not on_blocks([(chunk.sum, ("0",), ends[2])], [VALUES])
+    assert on_blocks([(moments.moment_chunk, ("0",), ends[2])], [VALUES])
+
+
+def test_errors_are_those_of_whole_chunks() -> None:
+    ends = {"axis": (0,), "keepdims": True, "dtype": "f8"}
+    calls: list[Call] = [(operator.truediv, (1.0, "0"), {}), (chunk.sum, ("1",), ends)]
+    steps = steps_of(calls, 1)
+    ((_, made),) = parts(steps, (2,))
+    assert not made.run([np.zeros_like(VALUES), None, None])
+    assert made.stretch.reported
+
+
+@given(st.data())
+def test_any_calls(drawn: st.DataObject) -> None:
+    draw = drawn.draw
+    shape = draw(st.sampled_from([(2200,), (300, 7), (7, 300), (40, 9, 6), (3, 40, 20)]))
+    dtype = draw(st.sampled_from(["f8", "f4", "i4", "c16", "?"]))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    values = rng.integers(-9, 9, shape).astype(dtype)
+    inputs = [values]
+    for _ in range(draw(st.integers(0, 2))):
+        other = tuple(draw(st.sampled_from([1, n])) for n in shape)
+        inputs.append(rng.integers(-9, 9, other[draw(st.integers(0, len(other))) :]).astype("f4"))
+    calls: list[Call] = []
+    values_of: dict[Any, Any] = {str(k): value for k, value in enumerate(inputs)}
+    arrays = list(values_of)
+    for _ in range(draw(st.integers(1, 5))):
+        number = str(len(inputs) + len(calls))
+        if calls and draw(st.booleans()):
+            axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+            first = draw(st.sampled_from([chunk.sum, chunk.any, reductions.mean_chunk]))
+            given = draw(
+                st.sampled_from([k for k in arrays if np.ndim(values_of[k]) == len(shape)])
+            )
+            calls.append((first, (given,), {"axis": tuple(sorted(axes)), "keepdims": True}))
+        else:
+            pair = draw(st.sampled_from(arrays)), draw(st.sampled_from([*arrays, 2]))
+            calls.append((draw(st.sampled_from([operator.mul, np.add, np.maximum])), pair, {}))
+            arrays.append(number)
+            values_of[number] = np.broadcast(*(values_of.get(k, k) for k in pair))
+    first, count = len(inputs), len(calls)
+    outputs = draw(st.sets(st.integers(first, first + count - 1)))
+    with np.errstate(all="ignore"):
+        on_blocks(calls, inputs, tuple(sorted({*outputs, first + count - 1})))
+
+
+def test_whole_chunks_need_no_more_memory_than_their_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiled, "TILE", 1 << 14)
+    values = np.random.default_rng(0).random((20000, 50))
+    pieces = da.from_array(values, chunks=(10000, 50)).rechunk({0: 500})
+    found = ((pieces - 3) / (pieces + 1) + pieces * pieces).sum(axis=0)
+
+    def peak() -> tuple[Any, int]:
+        with dask.config.set({"scheduler": "sync", "gpusched.fusion.compile": "off"}):
+            found.compute()
+            tracemalloc.start()
+            result = found.compute()
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        return result, most
+
+    with gpusched.enable():
+        result, ours = peak()
+    with gpusched.disable():
+        expected, plain = peak()
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+    assert ours < max(plain, values.nbytes // 4)
+
+
+@pytest.mark.parametrize("call", ["one_by_one", "in_tiles"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
+def test_errors_of_windows_are_reported_in_little_memory(call: str, dtype: str) -> None:
+    x = np.ones((400, 500), dtype)
+    x[7, 7] = np.inf
+    steps = steps_of(WINDOWS, 1)
+    expected = [x, *[None] * len(steps)]
+    with np.errstate(all="ignore"):
+        call_each(steps, last_uses([s.registers for _, s in steps], {4}), expected)
+    found = [x, *[None] * len(steps)]
+    calling = Calling(steps, [], {0, 4}, (4,))
+    tracemalloc.start()
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in subtract"):
+        getattr(calling, call)(found)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert_same(found[4], expected[4])
+    assert most < 5 * x.nbytes
+
+
+@pytest.mark.parametrize("call", ["one_by_one", "in_tiles"])
+def test_what_windows_raise_is_raised(call: str) -> None:
+    x = np.ones((400, 500))
+    x[7, 7] = np.inf
+    steps = steps_of(WINDOWS, 1)
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="subtract"):
+        getattr(Calling(steps, [], {0, 4}, (4,)), call)([x, *[None] * len(steps)])
