@@ -246,3 +246,14 @@ def test_what_windows_raise_is_raised(call: str) -> None:
     steps = steps_of(WINDOWS, 1)
     with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="subtract"):
         getattr(Calling(steps, [], {0, 4}, (4,)), call)([x, *[None] * len(steps)])
+
+
+def test_axes_that_are_counted_from_the_end_are_no_first_step() -> None:
+    calls = [(np.multiply, ("0", 2.0), {}), (np.sum, ("1",), {"axis": (-2,), "keepdims": True})]
+    assert not on_blocks(calls, [VALUES.reshape(300, 32)])
+
+
+def test_conversions_of_complex_numbers_warn_once() -> None:
+    x = np.ones((3000, 8), complex)
+    calls = [(np.multiply, ("0", 2.0), {}), (chunk.sum, ("1",), {"axis": (0,), "keepdims": True})]
+    assert not on_blocks(calls, [x])

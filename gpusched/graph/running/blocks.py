@@ -37,6 +37,7 @@ from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import updating
 
 DEPENDENT = GraphBreak.READ_WHOLE("calls that may compute an element from others along each axis")
+COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
 HALVES = GraphBreak.DTYPE("sums of float16, each of which would be rounded")
 
 Steps = list[tuple[int, ProgramStep]]
@@ -75,7 +76,10 @@ def _is_part(step: ProgramStep) -> bool:
 def _reduces(step: ProgramStep) -> bool:
     """Return whether a call is the first step of one of dask's reductions, of one array."""
     options = step.kwargs
-    if type(options.get("axis")) is not tuple or options.get("keepdims") is not True:
+    axes = options.get("axis")
+    if type(axes) is not tuple or options.get("keepdims") is not True:
+        return False
+    if not all(type(axis) is int and axis >= 0 for axis in axes):
         return False
     single = len(step.args) == 1 and type(step.args[0]) is Register
     return single and bool(after(plain_for(step.function), options))
@@ -162,9 +166,11 @@ class Blocks:
         division = _division(stretch, values, shape)
         if division is None:
             return DEPENDENT
-        halves = any(getattr(value, "dtype", None) == np.float16 for value in values.values())
-        if halves and division.ends:
+        dtypes = {value.dtype for value in values.values() if isinstance(value, np.ndarray)}
+        if np.dtype(np.float16) in dtypes and division.ends:
             return HALVES
+        if any(dtype.kind == "c" for dtype in dtypes) and not self.has_windows:
+            return COMPLEX
         return _Run(stretch, division).results() or tiled.ORDER
 
 
