@@ -116,7 +116,7 @@ def windows_of(x: Any, length: int = 6) -> Any:
     return da.lib.stride_tricks.sliding_window_view(x, length, axis=0)
 
 
-LARGER = np.random.default_rng(1).integers(0, 99, (64, 12, 12)).astype("f8")
+LARGER = np.random.default_rng(1).integers(0, 99, (128, 12, 12)).astype("f8")
 LARGER[LARGER > 90] = np.nan
 WEIGHTS = np.arange(1.0, 7)
 
@@ -129,7 +129,7 @@ OF_WINDOWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", OF_WINDOWS)
 def test_windows_larger_than_chunks_are_in_no_pieces(name: str) -> None:
-    array = OF_WINDOWS[name](windows_of(da.from_array(LARGER, chunks=(16, 12, 12))))
+    array = OF_WINDOWS[name](windows_of(da.from_array(LARGER, chunks=(32, 12, 12))))
     with gpusched.disable():
         plain, expected = tasks_of(array), array.compute()
     with gpusched.enable():
@@ -140,7 +140,7 @@ def test_windows_larger_than_chunks_are_in_no_pieces(name: str) -> None:
 
 
 def test_windows_themselves_stay_in_pieces() -> None:
-    windows = windows_of(da.from_array(LARGER, chunks=(16, 12, 12)))
+    windows = windows_of(da.from_array(LARGER, chunks=(32, 12, 12)))
     plain, ours = compared(windows * 2)
     assert plain >= 100
     assert ours > 40

@@ -52,10 +52,10 @@ UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no ar
 SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
 DEPENDENT = GraphBreak.IN_PIECES("a function that may compute an element from others")
 NEEDED = GraphBreak.IN_PIECES("a task that needs the results in pieces")
-LARGE = GraphBreak.LARGE("whole results more than twice as large as any chunk of the graph")
+LARGE = GraphBreak.LARGE("whole results more than a quarter larger than any chunk of the graph")
 
-OVERLAP = 2
-"""Times the largest chunk that a whole may be: a chunk with what overlaps of its neighbours."""
+OVERLAP = 1.25
+"""Times the largest chunk that a whole may be: a chunk with a few rows of its neighbours."""
 
 
 def unsplit(table: Table) -> Table:
@@ -68,11 +68,10 @@ def unsplit(table: Table) -> Table:
 
     Notes
     -----
-    Nothing becomes more than twice as large as the graph's largest chunk, but for sliding windows,
-    of which kernels hold none, and calls without kernels (`gpusched.graph.running.blocks`) no more
+    Nothing becomes more than a quarter larger than the graph's largest chunk, but for windows, of
+    which kernels hold none, and calls without kernels (`gpusched.graph.running.blocks`) no more
     than dask's pieces have. There are as many whole chunks as threads at least, unless the pieces
-    are tiny. Each task and each edge is looked at a constant
-    number of times.
+    are tiny. Each task and each edge is looked at a constant number of times.
 
     There is no cycle among whole chunks. A member needs members of other families at its own place
     only, and these are of lower levels. What else needs members needs all of a family's, or nothing
