@@ -387,7 +387,9 @@ class _Run:
         """Return an output of what it is of the blocks, in dask's form of a reduction's results."""
         axis = self._division.axes.get(register)
         if axis is not None:
-            return {k: np.concatenate([each[k] for each in results], axis) for k in results[0]}
+            # Moments of what is finite have more parts than others: what all have is dask's form.
+            names = [name for name in results[0] if all(name in each for each in results)]
+            return {name: np.concatenate([each[name] for each in results], axis) for name in names}
         if register not in self._division.ends:
             return results[0]
         joins = after(plain_for(step.function), step.kwargs)[0]
