@@ -11,6 +11,8 @@ which these are known to give NumPy's numbers:
   which numba computes in float64 within an expression and rounds at its end. Shorter integers it
   widens in the same way. ``//`` and ``%`` are of int64: of floats they depend on whether numba
   takes them for a part of a larger expression.
+- Integers that overflow wrap around, as NumPy's do: numba's compiler takes it that they do not,
+  and that ``x + 1 < x`` is false. Of zeros of both signs, `minimum` and `maximum` give NumPy's.
 - Nothing is reported, and no operator changes what is left of it.
 
 What is left is numba's: it is called as it is, and so where it may have compiled other values than

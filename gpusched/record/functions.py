@@ -101,9 +101,9 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
     if not all(type(v) in (bool, int, float) for v in funclist):
         raise UnfusibleError(GraphBreak.OPERAND, "a function of the elements that are chosen")
     conditions = [*condlist]
-    if len(funclist) == len(conditions) + 1 and conditions:
+    if conditions and len(funclist) == len(conditions) + 1:
         conditions.append(~reduce(np.logical_or, conditions))
-    if len(funclist) != len(conditions):
+    if not conditions or len(funclist) != len(conditions):
         raise UnfusibleError(GraphBreak.OPERAND, "not as many conditions as choices")
     node = operand(recorder, np.zeros_like(x))
     for condition, value in zip(conditions, funclist, strict=True):

@@ -273,3 +273,18 @@ def test_moments_of_blocks_some_of_which_are_not_finite(bad: float, axis: int) -
     ]  # fmt: skip
     with np.errstate(all="ignore"):
         assert on_blocks(calls, [x])
+
+
+@pytest.mark.parametrize("x", [np.ones((40, 50)), np.asfortranarray(np.ones((400, 50)))])
+def test_windows_of_small_arrays_and_in_any_order_run_on_blocks(x: np.ndarray) -> None:
+    calls: list[Call] = [
+        (sliding_window_view, ("0", 30, 0), {}), (np.multiply, ("1", 2.0), {}),
+        (chunk.sum, ("2",), {"axis": (2,), "keepdims": True}),
+    ]  # fmt: skip
+    steps = steps_of(calls, 1)
+    expected = [x, *[None] * len(steps)]
+    call_each(steps, last_uses([s.registers for _, s in steps], {3}), expected)
+    found = [x, *[None] * len(steps)]
+    ((_, blocks),) = parts(steps, (3,))
+    assert blocks.run(found)
+    np.testing.assert_array_equal(found[3], expected[3])

@@ -355,6 +355,20 @@ def test_what_is_little(value, expected):
     assert is_little(value) is expected
 
 
+def test_what_a_function_has_as_attributes_and_annotations_counts():
+    def annotated(x: int, y: "array") -> np.ndarray | None:  # noqa: F821
+        return x
+
+    assert is_little(annotated)
+    annotated.cache = 3
+    assert is_little(annotated)
+    annotated.cache = X
+    assert not is_little(annotated)
+    del annotated.cache
+    annotated.__annotations__["x"] = X
+    assert not is_little(annotated)
+
+
 def test_a_function_that_holds_itself_is_little():
     def recursive(x):
         return x if x is None else recursive(None)

@@ -115,3 +115,5 @@ def test_other_pieces_are_numpy_s() -> None:
         assert found.recorder.breaks
     with pytest.raises(ValueError, match="functions are expected"):
         record(lambda x: np.piecewise(x * 1, [x < 0], [1, 2, 3]), x, backend="python")
+    with pytest.raises(IndexError):
+        record(lambda x: np.piecewise(x * 1, [], []), x, backend="python")

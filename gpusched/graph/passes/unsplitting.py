@@ -510,9 +510,13 @@ class _Unsplitting:
 
 
 def _are_windows(family: Family, key: Any, itemsize: int, shape: Place) -> bool:
-    """Return whether an array inside a task has more axes than its operands: those of windows."""
+    """Return whether an array inside a task has more axes than its operands: those of windows.
+
+    Those of float16 count as other arrays do: their sums are rounded, and run on no blocks.
+    """
     operands = [each.divided.ndim for each in family.operands]
-    return key != family.first and len(shape) > max(operands, default=len(shape))
+    half = itemsize == np.dtype(np.float16).itemsize
+    return not half and key != family.first and len(shape) > max(operands, default=len(shape))
 
 
 def _chunks_of(node: Any) -> Sequence[Any]:

@@ -160,7 +160,7 @@ class Blocks:
     def _results(self, stretch: Stretch, registers: Any) -> dict[int, Any] | Reason:
         """Return the outputs, or why they cannot be put together of blocks."""
         values = {k: registers[k] for k in stretch.inputs}
-        shape = _shape(list(values.values()))
+        shape = _shape(list(values.values()), _windows(stretch))
         if isinstance(shape, Reason):
             return shape
         division = _division(stretch, values, shape)
@@ -171,7 +171,7 @@ class Blocks:
             return HALVES
         if any(dtype.kind == "c" for dtype in dtypes) and not self.has_windows:
             return COMPLEX
-        return _Run(stretch, division).results() or tiled.ORDER
+        return _Run(stretch, division).results(not self.has_windows) or tiled.ORDER
 
 
 def _written(found: dict[int, Any] | Reason, registers: Any) -> Reason | None:
@@ -183,15 +183,19 @@ def _written(found: dict[int, Any] | Reason, registers: Any) -> Reason | None:
     return None
 
 
-def _shape(values: list[Any]) -> tuple[int, ...] | Reason:
-    """Return the shape of the largest operand, or why no blocks are made."""
+def _shape(values: list[Any], windows: int) -> tuple[int, ...] | Reason:
+    """Return the shape of the largest operand, or why no blocks are made.
+
+    Of windows with so many elements they are made whatever the order in memory is: whole arrays of
+    them may not fit.
+    """
     if not all(map(tiled.is_plain, values)):
         return tiled.OTHERS
     arrays = [value for value in values if isinstance(value, np.ndarray)]
     shape = max(arrays, key=lambda array: array.size).shape if arrays else ()
-    if math.prod(shape) < 4 * tiled.TILE:
+    if math.prod(shape) * windows < 4 * tiled.TILE:
         return tiled.SMALL
-    if not all(in_c_order(array) for array in arrays if array.shape == shape):
+    if windows == 1 and not all(in_c_order(array) for array in arrays if array.shape == shape):
         return tiled.ORDER
     return shape
 
@@ -227,8 +231,7 @@ def _division(
 
     Blocks are along the first axis of which they fit the cache, or else as small as they can be.
     """
-    windows = (s for _, s in stretch.steps if s.function is sliding_window_view)
-    size = math.prod(shape) * math.prod(_window_of(step)[0] for step in windows)
+    size = math.prod(shape) * _windows(stretch)
     kept = any(tiled.is_elementwise(step) for k, step in stretch.steps if k in stretch.outputs)
     most = 4 * tiled.TILE
     fits: list[tuple[int, int, int]] = []
@@ -246,6 +249,12 @@ def _division(
             axes = {k: each.axis for k, each in divided.items()}
             return _Division(known, shape[axis], rows, axes, frozenset(ends))
     return None
+
+
+def _windows(stretch: Stretch) -> int:
+    """Return how many elements windows have; 1 if there are none."""
+    steps = (step for _, step in stretch.steps if step.function is sliding_window_view)
+    return math.prod(_window_of(step)[0] for step in steps)
 
 
 def _window_of(step: ProgramStep) -> tuple[int, tuple[int, ...] | None]:
@@ -323,14 +332,14 @@ class _Run:
         self._parts: dict[int, list[Any]] = {}
         """What other outputs are of each block."""
 
-    def results(self) -> dict[int, Any] | None:
-        """Return the outputs; None if NumPy's would not be in C order."""
+    def results(self, in_order: bool) -> dict[int, Any] | None:
+        """Return the outputs; None if they are to be in C order, and NumPy's would not be."""
         length, rows = self._division.length, self._division.rows
         for start in range(0, length, rows):
             where = slice(start, min(start + rows, length))
             made = self._block(where)
             for register in self._stretch.outputs:
-                if not getattr(made[register], "flags", _ORDERED).c_contiguous:
+                if in_order and not getattr(made[register], "flags", _ORDERED).c_contiguous:
                     return None
                 self._keep(register, made[register], where)
         steps = dict(self._stretch.steps)
@@ -344,7 +353,10 @@ class _Run:
             return
         if register not in self._whole:
             shape = (*value.shape[:axis], self._division.length, *value.shape[axis + 1 :])
-            self._whole[register] = HOST.empty(shape, value.dtype)
+            ordered = value.flags.c_contiguous
+            self._whole[register] = (
+                HOST.empty(shape, value.dtype) if ordered else np.empty_like(value, shape=shape)
+            )
         self._whole[register][(slice(None),) * axis + (where,)] = value
 
     def _block(self, where: slice) -> dict[int, Any]:

@@ -6,6 +6,7 @@ Functions are recorded bound to these values, with stand-ins (`standins`) among 
 from __future__ import annotations
 
 import builtins
+import inspect
 import operator
 import sys
 import types
@@ -295,12 +296,20 @@ def is_little(value: Any, within: tuple[Any, ...] = ()) -> bool:
         module = sys.modules.get(value.__module__)
         if module is None or vars(module) is not value.__globals__:
             return False
-        held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()))
+        held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()),
+                *vars(value).values(), *_annotations(value))  # fmt: skip
         inner = (*within, value)
         return any(value is each for each in within) or is_little(held, inner)
     if isinstance(value, types.ModuleType | types.CodeType):
         return True
     return value is _MISSING or is_constant(value) or found_by_name(value)
+
+
+def _annotations(function: types.FunctionType) -> list[Any]:
+    """Return what a function's annotations are but strings, types and generic aliases."""
+    plain = str | type | types.GenericAlias | types.UnionType
+    return [each for each in inspect.get_annotations(function).values()
+            if not isinstance(each, plain)]  # fmt: skip
 
 
 def frozen(value: Any) -> Any:
