@@ -231,7 +231,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         return other
 
     def _compared(self, other: Any) -> Any:
-        """Return an operand of ``==``: if it is no number, Python compares it with one."""
+        """Return an operand of ``==``: Python compares numbers with anything else but numbers."""
         numbers = LazyChunk | int | float | complex | np.number | np.bool_ | np.ndarray
         if self._scalar and not isinstance(other, numbers | list | tuple):
             self._recorder.stop(GraphBreak.VALUES("compares a chunk's number with no number"))
