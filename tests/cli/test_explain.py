@@ -63,6 +63,7 @@ def test_nothing_is_computed_even_if_the_script_switches_fusion_on(gpusched: Run
         "import dask.array as da, gpusched\n"
         "gpusched.enable()\n"
         "def fails(block):\n"
+        "    print(block)\n"
         "    raise AssertionError('a chunk was computed')\n"
         "x = da.ones((400, 300), chunks=100).map_blocks(fails, dtype='f8').persist()\n"
         "print(x.sum().compute())\n"
