@@ -76,19 +76,13 @@ def on_device(worker: GpuWorker, array: np.ndarray) -> Placed:
     return Placed(worker.mover.to_device(array))
 
 
-KNOWN = {("programs", 43, "exception")}
-"""The least of no elements of a chunk, whose place is asked for, and of that only whether it is
-finite: plain dask has an error, and on a GPU there is none."""
-
-
 @pytest.mark.parametrize(("compilation", "first"), [("wait", 40), ("off", 140)])
 def test_random_programs_give_what_plain_dask_gives(
     compilation: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(EVERY_CHUNK, "gpusched.fusion.compile", compilation)
     counts, failed = differences(first, cases=12)
-    found = {(r.case.kind, r.case.seed, each.category) for r in failed for each in r.found}
-    assert found == (KNOWN if first == 40 else set()), [r.found for r in failed]
+    assert not failed, [r.found for r in failed]
     assert counts.cases == 24
 
 
