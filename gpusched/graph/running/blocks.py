@@ -40,6 +40,11 @@ DEPENDENT = GraphBreak.READ_WHOLE("calls that may compute an element from others
 COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
 HALVES = GraphBreak.DTYPE("sums of float16, each of which would be rounded")
 
+WIDE = 8
+"""Times as large as other blocks are those of windows. They are along other axes than the windows,
+so that each is many short runs of memory: weighted sums of windows of a chunk of 3M elements took
+1.6 times as long in blocks of `TILE`, and fit any memory as a whole."""
+
 Steps = list[tuple[int, ProgramStep]]
 
 
@@ -184,16 +189,17 @@ def _written(found: dict[int, Any] | Reason, registers: Any) -> Reason | None:
 
 
 def _shape(values: list[Any], windows: int) -> tuple[int, ...] | Reason:
-    """Return the shape of the largest operand, or why no blocks are made.
+    """Return the shape of the largest operand that is in memory, or why no blocks are made.
 
     Of windows with so many elements they are made whatever the order in memory is: whole arrays of
     them may not fit.
     """
     if not all(map(tiled.is_plain, values)):
         return tiled.OTHERS
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    # One number that is shown everywhere, as `zeros` of dask's is, may be as large as the windows.
+    arrays = [value for value in values if isinstance(value, np.ndarray) and all(value.strides)]
     shape = max(arrays, key=lambda array: array.size).shape if arrays else ()
-    if math.prod(shape) * windows < 4 * tiled.TILE:
+    if math.prod(shape) * windows < (4 if windows == 1 else 4 * WIDE) * tiled.TILE:
         return tiled.SMALL
     if windows == 1 and not all(in_c_order(array) for array in arrays if array.shape == shape):
         return tiled.ORDER
@@ -231,15 +237,16 @@ def _division(
 
     Blocks are along the first axis of which they fit the cache, or else as small as they can be.
     """
-    size = math.prod(shape) * _windows(stretch)
+    windows = _windows(stretch)
+    size, tile = math.prod(shape) * windows, tiled.TILE * (1 if windows == 1 else WIDE)
     kept = any(tiled.is_elementwise(step) for k, step in stretch.steps if k in stretch.outputs)
-    most = 4 * tiled.TILE
+    most = 4 * tile
     fits: list[tuple[int, int, int]] = []
     for axis, length in enumerate(shape[:1] if kept else shape):
         inner = size // length
         # Elementwise results have the bits of whole chunks then, as those of tiles do.
         least = tiled.ALIGNED // math.gcd(inner, tiled.ALIGNED) if kept else 1
-        rows = max(least, tiled.TILE // inner // least * least)
+        rows = max(least, tile // inner // least * least)
         if rows < length and (rows * inner <= most or not kept):
             fits.append((max(rows * inner, most), axis, rows))
     for _, axis, rows in sorted(fits):
@@ -383,7 +390,9 @@ class _Run:
         into = None if made is None else tiled.into(step.function)
         if made is None or into is None or _broadcast(step, local) != made[1]:
             found = step.call(step.function, local)
-            if made is None and type(found) is np.ndarray and tiled.is_elementwise(step):
+            # In another order, what is made of it may be computed sooner.
+            ordered = type(found) is np.ndarray and found.flags.c_contiguous
+            if made is None and ordered and tiled.is_elementwise(step):
                 self._made[register] = found.dtype, found.shape
             return found
         spare = self._spare.get(made)
