@@ -10,7 +10,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
-from gpusched.adapters.tasks import Task, execute_subgraph
+from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.graph.direct import optimised
 from gpusched.graph.early import collector_paused
@@ -28,6 +28,7 @@ from gpusched.graph.passes.table import PASSES, Table
 from gpusched.graph.programs.functiontraits import Functions
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.rewrite import rewrite
+from gpusched.graph.subgraph import fused_into
 from gpusched.plan.overrides import DRAWN, Overrides
 from gpusched.store.statistics import updating
 
@@ -157,9 +158,8 @@ def _cuts(node: Any) -> bool:
 
     Where all chunks are small, the second kind is left to batches: these cost a graph less.
     """
-    if type(node) is Task and node.func is execute_subgraph:
-        return any(map(_cuts, node.args[0].values()))
-    return _only_cuts(node)
+    inside = fused_into(node)
+    return any(map(_cuts, inside)) if inside else _only_cuts(node)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

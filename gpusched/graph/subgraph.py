@@ -45,6 +45,11 @@ def layer_of(key: Any) -> str:
     return _SUFFIX.sub("", str(name))
 
 
+def fused_into(node: Any) -> Collection[Any]:
+    """Return the tasks that are fused into a task; none if it is a single one."""
+    return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
+
+
 def last_task(node: Any) -> Task | None:
     """Return the last of the tasks that are fused to one; None if its result is from outside."""
     while isinstance(node, Task) and node.func is execute_subgraph:

@@ -19,6 +19,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
+from gpusched.graph.functions.firststeps import are_dask_s
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied
 from gpusched.graph.subgraph import evaluate
@@ -26,9 +27,6 @@ from gpusched.record.catalogue import has
 
 NUMBERS = (bool, int, float, complex, np.generic, type(None))
 """Types of operands that are the same for all elements."""
-
-_SUMS = (chunk.sum, chunk.nansum, np.sum, np.nansum)
-"""What means and variances add with."""
 
 
 @dataclass(frozen=True)
@@ -154,37 +152,16 @@ def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = No
     return Divided(x.ndim - len(axes), left)
 
 
-def _counted(
-    x: Any,
-    *,
-    axis: Any = None,
-    keepdims: Any = False,
-    dtype: Any = None,
-    order: int = 2,
-    sum: Any = chunk.sum,  # noqa: A002  as dask names it
-    numel: Any = reductions.numel,
-    implicit_complex_dtype: Any = False,
-) -> Divided:
-    """Return what the first step of dask's means and variances returns."""
-    if sum not in _SUMS or numel not in (reductions.numel, reductions.nannumel):
+def _counted(x: Any, *, axis: Any = None, keepdims: Any = False, **options: Any) -> Divided:
+    """Return what a step of dask's means and variances returns of one array."""
+    if not are_dask_s(options):
         raise DependentError
     return _reduced(x, axis=axis, keepdims=keepdims)
 
 
-def _aggregated(
-    pairs: Any,
-    *,
-    axis: Any = None,
-    keepdims: Any = False,
-    dtype: Any = None,
-    order: int = 2,
-    ddof: Any = 0,
-    sum: Any = np.sum,  # noqa: A002  as dask names it
-) -> Divided:
+def _aggregated(pairs: Any, *, axis: Any = None, **options: Any) -> Divided:
     """Return what the last step of means and variances returns of the results of one chunk."""
-    if sum not in _SUMS:
-        raise DependentError
-    return _reduced(_joined(pairs, axis), axis=axis, keepdims=keepdims)
+    return _counted(_joined(pairs, axis), axis=axis, **options)
 
 
 def _are_others(axes: Sequence[Any], x: Divided) -> bool:

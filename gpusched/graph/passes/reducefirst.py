@@ -21,7 +21,7 @@ from dask.array import reductions
 from dask.array.core import concatenate3, concatenate_shaped
 
 from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
-from gpusched.adapters.tasks import Task, execute_subgraph, is_list
+from gpusched.adapters.tasks import Task, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
@@ -34,6 +34,7 @@ from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
 from gpusched.graph.subgraph import (
     depth_first,
+    fused_into,
     key_of_argument,
     last_task,
     layer_of,
@@ -345,9 +346,8 @@ def _path(join: Task, inner: Mapping[Any, Any], counts: Mapping[Any, int]) -> li
 
 def _reduces_inside(node: Any) -> bool:
     """Return whether a task that others are fused into has a first step of a reduction in it."""
-    if node.func is not execute_subgraph:
-        return bool(steps_after(node))
-    return any(_reduces_inside(each) for each in node.args[0].values() if type(each) is Task)
+    inside = fused_into(node)
+    return any(map(_reduces_inside, inside)) if inside else bool(steps_after(node))
 
 
 def _takes_all(inner: Mapping[Any, Any], key: Any, parts: _Parts) -> bool:

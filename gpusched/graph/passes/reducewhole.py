@@ -25,7 +25,7 @@ from gpusched.graph.passes.families import grid_of
 from gpusched.graph.passes.reductionsteps import Step, is_step, step_of, steps_after
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.unsplitting import piece_of, unsplit
-from gpusched.graph.subgraph import depth_first, last_task, layer_of, references
+from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, references
 
 MOST = 32
 """Results of whole chunks that one task joins at most, where dask joins results by a tree."""
@@ -92,22 +92,17 @@ def _is_piece(node: Any) -> bool:
     return type(node) is Task and len(node.dependencies) == 1 and piece_of(node) is not None
 
 
-def _inside(node: Any) -> Collection[Any]:
-    """Return the tasks that are fused to one."""
-    return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
-
-
 def _cuts_inside(node: Any) -> bool:
-    return any(_is_piece(each) or _cuts_inside(each) for each in _inside(node))
+    return any(_is_piece(each) or _cuts_inside(each) for each in fused_into(node))
 
 
 def _calls_take(node: Any) -> bool:
-    return getattr(node, "func", None) is take or any(map(_calls_take, _inside(node)))
+    return getattr(node, "func", None) is take or any(map(_calls_take, fused_into(node)))
 
 
 def _reduces(node: Any) -> bool:
     """Return whether a task has a step of a reduction in it, after something else."""
-    inside = _inside(node)
+    inside = fused_into(node)
     return bool(inside) and (bool(steps_after(last_task(node))) or any(map(is_step, inside)))
 
 

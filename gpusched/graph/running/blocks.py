@@ -25,7 +25,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.graph.functions.firststeps import after
 from gpusched.graph.functions.known import exact_for, plain_for
 from gpusched.graph.running import tiled
@@ -34,7 +33,6 @@ from gpusched.graph.running.tiled import Stretch
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep
-from gpusched.store.statistics import updating
 
 DEPENDENT = GraphBreak.READ_WHOLE("calls that may compute an element from others along each axis")
 COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
@@ -123,28 +121,10 @@ class Blocks:
         NumPy reports errors of whole arrays, but where there are windows: of each block then, as it
         does of dask's pieces, since whole arrays may not fit.
         """
-        reason = self._refusal(registers)
+        reason = self.stretch.refusal(registers, partial(self._results, self.stretch))
         if reason is tiled.REPORTED and self.has_windows:
             reason = self.run_aloud(registers)
-        if reason is not None:
-            with updating() as counters:
-                counters.apart["tile", reason] += 1
-        return reason is None
-
-    def _refusal(self, registers: Any) -> Reason | None:
-        """Do what `run` does; return why it cannot be done, or None."""
-        if self.stretch.reported:
-            return tiled.REPORTED
-        errors: list[Any] = []
-        try:
-            with collecting(heeded(), errors.append):
-                found = self._results(self.stretch, registers)
-        except Exception as error:  # noqa: BLE001  Whole chunks raise it, after earlier calls' errors
-            errors.append(error)
-        if errors:
-            self.stretch.reported = True
-            return tiled.REPORTED
-        return _written(found, registers)
+        return tiled.counted(reason)
 
     def run_aloud(self, registers: Any, reported: bool = False) -> Reason | None:
         """Write the outputs to `registers`; return why that cannot be, with nothing written.
@@ -160,15 +140,16 @@ class Blocks:
         if reported:
             steps = [(k, replace(s, function=plain_for(s.function))) for k, s in stretch.steps]
             stretch = replace(stretch, steps=steps)
-        return _written(self._results(stretch, registers), registers)
+        return tiled.written(self._results(stretch, stretch.given(registers)), registers)
 
-    def _results(self, stretch: Stretch, registers: Any) -> dict[int, Any] | Reason:
+    def _results(self, stretch: Stretch, values: dict[int, Any]) -> tiled.Results:
         """Return the outputs, or why they cannot be put together of blocks."""
-        values = {k: registers[k] for k in stretch.inputs}
-        shape = _shape(list(values.values()), _windows(stretch))
+        windows = _windows(stretch)
+        tile = tiled.TILE * (WIDE if windows > 1 else 1)
+        shape = _shape(list(values.values()), windows, tile)
         if isinstance(shape, Reason):
             return shape
-        division = _division(stretch, values, shape)
+        division = _division(stretch, values, shape, math.prod(shape) * windows, tile)
         if division is None:
             return DEPENDENT
         dtypes = {value.dtype for value in values.values() if isinstance(value, np.ndarray)}
@@ -179,16 +160,7 @@ class Blocks:
         return _Run(stretch, division).results(not self.has_windows) or tiled.ORDER
 
 
-def _written(found: dict[int, Any] | Reason, registers: Any) -> Reason | None:
-    """Write outputs to `registers`; return why there are none, if so."""
-    if isinstance(found, Reason):
-        return found
-    for register, value in found.items():
-        registers[register] = value
-    return None
-
-
-def _shape(values: list[Any], windows: int) -> tuple[int, ...] | Reason:
+def _shape(values: list[Any], windows: int, tile: int) -> tuple[int, ...] | Reason:
     """Return the shape of the largest operand that is in memory, or why no blocks are made.
 
     Of windows with so many elements they are made whatever the order in memory is: whole arrays of
@@ -199,7 +171,7 @@ def _shape(values: list[Any], windows: int) -> tuple[int, ...] | Reason:
     # One number that is shown everywhere, as `zeros` of dask's is, may be as large as the windows.
     arrays = [value for value in values if isinstance(value, np.ndarray) and all(value.strides)]
     shape = max(arrays, key=lambda array: array.size).shape if arrays else ()
-    if math.prod(shape) * windows < (4 if windows == 1 else 4 * WIDE) * tiled.TILE:
+    if math.prod(shape) * windows < 4 * tile:
         return tiled.SMALL
     if windows == 1 and not all(in_c_order(array) for array in arrays if array.shape == shape):
         return tiled.ORDER
@@ -230,15 +202,21 @@ class _Division:
     """Registers of what is left of a block along that axis."""
 
 
-def _division(
-    stretch: Stretch, values: Mapping[int, Any], shape: tuple[int, ...]
-) -> _Division | None:
+def _division(stretch: Stretch, values: Mapping[int, Any], shape: tuple[int, ...], size: int,
+              tile: int) -> _Division | None:  # fmt: skip
     """Return how to divide calls; None if that cannot be done.
 
     Blocks are along the first axis of which they fit the cache, or else as small as they can be.
+
+    Parameters
+    ----------
+    stretch, values
+        The calls, and what they are given.
+    shape
+        Of the largest operand.
+    size, tile
+        Elements of the largest array that is computed, and how many of these fit the cache.
     """
-    windows = _windows(stretch)
-    size, tile = math.prod(shape) * windows, tiled.TILE * (1 if windows == 1 else WIDE)
     kept = any(tiled.is_elementwise(step) for k, step in stretch.steps if k in stretch.outputs)
     most = 4 * tile
     fits: list[tuple[int, int, int]] = []
@@ -364,7 +342,7 @@ class _Run:
             self._whole[register] = (
                 HOST.empty(shape, value.dtype) if ordered else np.empty_like(value, shape=shape)
             )
-        self._whole[register][(slice(None),) * axis + (where,)] = value
+        self._whole[register][_at(axis, where)] = value
 
     def _block(self, where: slice) -> dict[int, Any]:
         """Return what the calls return for a block."""
@@ -381,7 +359,7 @@ class _Run:
 
     def _cut(self, register: int, value: Any, where: slice) -> Any:
         axis = self._division.axes.get(register)
-        return value if axis is None else value[(slice(None),) * axis + (where,)]
+        return value if axis is None else value[_at(axis, where)]
 
     def _call(self, register: int, step: ProgramStep, local: Any,
               owned: dict[int, np.ndarray]) -> Any:  # fmt: skip
@@ -429,6 +407,11 @@ _ORDERED = np.empty(0).flags
 
 _PASSED = {"sum": ("dtype",), "prod": ("dtype",), "moment_combine": ("order",)}
 """Options of a first step that the step after it has, too."""
+
+
+def _at(axis: int, where: slice) -> tuple[slice, ...]:
+    """Return the index of some positions along an axis."""
+    return (*[slice(None)] * axis, where)
 
 
 def _broadcast(step: ProgramStep, local: Mapping[int, Any]) -> tuple[int, ...]:

@@ -92,6 +92,9 @@ _INTO: dict[Any, Callable[..., Any]] = {
 """What computes the same as a function, and takes ``out``. All do: on workers of dask's, whose C
 library gives what is freed back at once, new memory for each tile would take longer than the rest.
 """
+Results = dict[int, Any] | Reason
+"""What calls have computed, by register, or why that cannot be put together."""
+
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 
 
@@ -263,40 +266,64 @@ class Stretch:
 
     def run(self, registers: Any) -> bool:
         """Write the outputs to `registers`; return False, with nothing written, if it cannot."""
-        reason = self._refusal(registers)
-        if reason is not None:
-            with updating() as counters:
-                counters.apart["tile", reason] += 1
-        return reason is None
+        return counted(self.refusal(registers, self._results))
 
-    def _refusal(self, registers: Any) -> Reason | None:
-        """Do what `run` does; return why it cannot be done, or None."""
-        values = {k: registers[k] for k in self.inputs}
-        tiling = REPORTED if self.reported else Tiling.of(list(values.values()))
-        if isinstance(tiling, Reason):
-            return tiling
+    def refusal(self, registers: Any,
+                results: Callable[[dict[int, Any]], Results]) -> Reason | None:  # fmt: skip
+        """Write results to `registers`; return why that cannot be, with nothing written.
+
+        Parameters
+        ----------
+        registers
+            Of the program.
+        results
+            Computes the outputs of the inputs. Whatever it raises, whole chunks raise after the
+            errors of earlier calls.
+        """
+        if self.reported:
+            return REPORTED
         errors: list[Any] = []
         try:
             with collecting(heeded(), errors.append):
-                found = self._results(values, tiling)
-        except Exception as error:  # noqa: BLE001  Whole chunks raise it, after earlier calls' errors
+                found = results(self.given(registers))
+        except Exception as error:  # noqa: BLE001
             errors.append(error)
         if errors:
             self.reported = True
             return REPORTED
-        if isinstance(found, Reason):
-            return found
-        for register, value in found.items():
-            registers[register] = value
-        return None if found else OTHERS
+        return written(found, registers)
 
-    def _results(self, values: dict[int, Any], tiling: Tiling) -> dict[int, Any] | Reason:
+    def given(self, registers: Any) -> dict[int, Any]:
+        """Return the inputs, by register."""
+        return {k: registers[k] for k in self.inputs}
+
+    def _results(self, values: dict[int, Any]) -> Results:
         """Return the outputs, or why they cannot be put together of tiles."""
+        tiling = Tiling.of(list(values.values()))
+        if isinstance(tiling, Reason):
+            return tiling
         run = _Run(self, tiling)
         for where in tiling.tiles():
             if not run.fill(tiling.cut(values, where), where):
                 return OTHERS if run.ordered else ORDER
-        return run.results
+        return run.results or OTHERS
+
+
+def written(found: Results, registers: Any) -> Reason | None:
+    """Write outputs to `registers`; return why there are none, if so."""
+    if isinstance(found, Reason):
+        return found
+    for register, value in found.items():
+        registers[register] = value
+    return None
+
+
+def counted(reason: Reason | None) -> bool:
+    """Return whether nothing was refused; count why if something was."""
+    if reason is not None:
+        with updating() as counters:
+            counters.apart["tile", reason] += 1
+    return reason is None
 
 
 def into(function: Any) -> Callable[..., Any] | None:
