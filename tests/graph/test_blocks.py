@@ -19,10 +19,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 import gpusched
 from gpusched.adapters.arrays import nanmax_skip
 from gpusched.graph.functions import moments
-from gpusched.graph.running import tiled
+from gpusched.graph.running import division
 from gpusched.graph.running.blocks import Blocks, parts
 from gpusched.graph.running.calling import Calling
-from gpusched.graph.running.tiled import call_each
+from gpusched.graph.running.unfused import call_each
 from gpusched.plan.plan import Register, last_uses
 from gpusched.record.steps import ProgramStep
 
@@ -38,7 +38,7 @@ WINDOWS: list[Call] = [
 @pytest.fixture(autouse=True, scope="module")
 def small_tiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiled, "TILE", 1 << 9)
+        patch.setattr(division, "TILE", 1 << 9)
         yield
 
 
@@ -137,6 +137,17 @@ def test_windows_along_another_axis() -> None:
     assert not on_blocks(calls, [VALUES, np.ones(3)])
 
 
+def test_operands_with_more_axes_than_the_largest() -> None:
+    ends = {"axis": (0,), "keepdims": True, "dtype": "f8"}
+    weights = np.array([[1.0], [2.0], [3.0]])
+    for length in (1 << 12, (1 << 12) + 5):
+        x = np.random.default_rng(0).random(length)
+        calls: list[Call] = [(np.multiply, ("0", "1"), {}), (chunk.sum, ("2",), ends)]
+        assert on_blocks(calls, [x, weights])
+        on_blocks(calls, [x, weights], (2, 3))
+        on_blocks([*calls, (np.add, ("0", 2.0), {})], [x, weights], (2, 3, 4))
+
+
 def test_what_is_refused() -> None:
     ends: Call = (chunk.sum, ("1",), {"axis": (0,), "keepdims": True, "dtype": "f8"})
     chain: list[Call] = [(operator.mul, ("0", 0.5), {}), ends]
@@ -157,7 +168,7 @@ def test_errors_are_those_of_whole_chunks() -> None:
     steps = steps_of(calls, 1)
     ((_, made),) = parts(steps, (2,))
     assert not made.run([np.zeros_like(VALUES), None, None])
-    assert made.stretch.reported
+    assert made.reported
 
 
 @given(st.data())
@@ -170,18 +181,19 @@ def test_any_calls(drawn: st.DataObject) -> None:
     inputs = [values]
     for _ in range(draw(st.integers(0, 2))):
         other = tuple(draw(st.sampled_from([1, n])) for n in shape)
-        inputs.append(rng.integers(-9, 9, other[draw(st.integers(0, len(other))) :]).astype("f4"))
+        longer = *draw(st.sampled_from([(), (), (3,), (3, 1), shape[:1]])), *other
+        other = longer[draw(st.integers(0, len(longer))) :]
+        inputs.append(rng.integers(-9, 9, other).astype("f4"))
     calls: list[Call] = []
     values_of: dict[Any, Any] = {str(k): value for k, value in enumerate(inputs)}
     arrays = list(values_of)
     for _ in range(draw(st.integers(1, 5))):
         number = str(len(inputs) + len(calls))
         if calls and draw(st.booleans()):
-            axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
             first = draw(st.sampled_from([chunk.sum, chunk.any, reductions.mean_chunk]))
-            given = draw(
-                st.sampled_from([k for k in arrays if np.ndim(values_of[k]) == len(shape)])
-            )
+            given = draw(st.sampled_from([k for k in arrays if np.ndim(values_of[k])]))
+            last = np.ndim(values_of[given]) - 1
+            axes = draw(st.sets(st.integers(0, last), min_size=1))
             options: dict[str, Any] = {"axis": tuple(sorted(axes)), "keepdims": True}
             if first is reductions.mean_chunk:
                 options["dtype"] = "c16" if dtype == "c16" else "f8"
@@ -200,7 +212,7 @@ def test_any_calls(drawn: st.DataObject) -> None:
 def test_whole_chunks_need_no_more_memory_than_their_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tiled, "TILE", 1 << 14)
+    monkeypatch.setattr(division, "TILE", 1 << 14)
     values = np.random.default_rng(0).random((20000, 50))
     pieces = da.from_array(values, chunks=(10000, 50)).rechunk({0: 500})
     found = ((pieces - 3) / (pieces + 1) + pieces * pieces).sum(axis=0)
@@ -222,7 +234,7 @@ def test_whole_chunks_need_no_more_memory_than_their_pieces(
     assert ours < max(plain, values.nbytes // 4)
 
 
-@pytest.mark.parametrize("call", ["one_by_one", "in_tiles"])
+@pytest.mark.parametrize("call", ["one_by_one", "on_blocks"])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16"])
 def test_errors_of_windows_are_reported_in_little_memory(call: str, dtype: str) -> None:
     x = np.ones((400, 500), dtype)
@@ -242,7 +254,7 @@ def test_errors_of_windows_are_reported_in_little_memory(call: str, dtype: str) 
     assert most < 5 * x.nbytes
 
 
-@pytest.mark.parametrize("call", ["one_by_one", "in_tiles"])
+@pytest.mark.parametrize("call", ["one_by_one", "on_blocks"])
 def test_what_windows_raise_is_raised(call: str) -> None:
     x = np.ones((400, 500))
     x[7, 7] = np.inf

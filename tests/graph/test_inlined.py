@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph.running import calling, tiled
-from gpusched.graph.running.tiled import Tiled
+from gpusched.graph.running import calling, division
+from gpusched.graph.running.unfused import Unfused
 from gpusched.store.statistics import reset_statistics, statistics
 
 Function = Callable[..., Any]
@@ -28,19 +28,19 @@ def without_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("kernels")
     settings = {"compile": "off", "cache-directory": str(folder), "minimum-elements": 0}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiled, "TILE", 1 << 9)
+        patch.setattr(division, "TILE", 1 << 9)
         with dask.config.set({f"gpusched.fusion.{k}": v for k, v in settings.items()}):
             yield
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tiled, bool]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Unfused, bool]]:
     """Return what segments have run in another order than that of the functions, and whether it
     went well."""
-    found: list[tuple[Tiled, bool]] = []
+    found: list[tuple[Unfused, bool]] = []
     run = calling._tried
 
-    def noted(order: Tiled, registers: Any) -> bool:
+    def noted(order: Unfused, registers: Any) -> bool:
         found.append((order, run(order, registers)))
         return found[-1][1]
 
@@ -48,7 +48,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tiled, bool]]:
     return found
 
 
-def inlined(tried: list[tuple[Tiled, bool]]) -> list[tuple[Tiled, bool]]:
+def inlined(tried: list[tuple[Unfused, bool]]) -> list[tuple[Unfused, bool]]:
     return [(order, well) for order, well in tried if order.more]
 
 

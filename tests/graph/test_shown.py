@@ -126,7 +126,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Calling]:
 
         monkeypatch.setattr(Calling, name, noted)
 
-    for name in ("one_by_one", "in_tiles"):
+    for name in ("one_by_one", "on_blocks"):
         note(name)
     return found
 

@@ -1,53 +1,61 @@
-"""Calls that end in reductions, on one block of their arrays after the other: in less memory.
+"""Calls without kernels, on one block of their arrays after the other: sooner, in less memory.
 
-What NumPy computes between a chunk and what a reduction leaves of it is as large as the chunk, or
-larger, as windows are; it is written to new memory, and read again. In blocks along an axis of
-which every call computes each position alone, it stays in the cache. So chunks that stay whole
-though dask has cut them (`gpusched.graph.passes.unsplitting`) need no more memory than their pieces
-would, while they have no kernels.
+On whole chunks, NumPy writes the result of each call to memory, mostly to pages that are new, and
+reads it again for the next one. On blocks along an axis of which every call computes each position
+alone, what is between the first operands and the last results stays in the cache, in buffers that
+are used again. So chunks that stay whole though dask has cut them
+(`gpusched.graph.passes.unsplitting`) need no more memory than their pieces would, while they have
+no kernels; windows would be many times as large as the chunk.
 
-Results have the same terms as those of whole chunks, which tiers may add in another order. Where
+Elementwise results have the same bits as those of whole chunks, because each is computed from the
+same operands in the same vector. They depend on what is at their place, and, where NumPy's vector
+functions treat all of a vector's elements otherwise for the sake of one, on their neighbours in it.
+NumPy fills vectors from the beginning of its innermost loop on, and blocks begin at multiples of
+`gpusched.graph.running.division.ALIGNED` elements of arrays in C order, so that each vector is
+filled as before. `tests/graph/test_blocks.py` compares all functions that can be recorded.
+
+Reductions have the same terms as those of whole chunks, which tiers may add in another order. Where
 blocks are along an axis that is reduced, dask's own step joins what is left of each.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+from dask.utils import methodcaller
 
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
+from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.graph.functions.firststeps import after
 from gpusched.graph.functions.known import exact_for, plain_for
-from gpusched.graph.running import tiled
-from gpusched.graph.running.layouts import in_c_order
-from gpusched.graph.running.tiled import Stretch
-from gpusched.plan.plan import Register
+from gpusched.graph.running.division import (
+    ORDER,
+    Division,
+    is_elementwise,
+    makes_windows,
+    reduces,
+)
+from gpusched.plan.plan import last_uses
 from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep
+from gpusched.store.statistics import updating
 
-DEPENDENT = GraphBreak.READ_WHOLE("calls that may compute an element from others along each axis")
-COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
-HALVES = GraphBreak.DTYPE("sums of float16, each of which would be rounded")
-
-WIDE = 8
-"""Times as large as other blocks are those of windows. They are along other axes than the windows,
-so that each is many short runs of memory: weighted sums of windows of a chunk of 3M elements took
-1.6 times as long in blocks of `TILE`, and fit any memory as a whole."""
+REPORTED = GraphBreak.VALUES("calls without a kernel have raised errors")
 
 Steps = list[tuple[int, ProgramStep]]
+"""Calls, each with the register of its result."""
 
 
-def parts(steps: Steps, outputs: tuple[int, ...]) -> list[tuple[slice, Any]]:
-    """Return the steps of a program as what can run on blocks or tiles, and what is between.
+def parts(steps: Steps, outputs: tuple[int, ...]) -> list[tuple[slice, Blocks | None]]:
+    """Return the steps of a program as what can run on blocks, and what is between.
 
     Parameters
     ----------
@@ -56,41 +64,40 @@ def parts(steps: Steps, outputs: tuple[int, ...]) -> list[tuple[slice, Any]]:
     outputs
         Registers that are needed after the last one.
     """
-    found: list[tuple[slice, Any]] = []
-    for fits, numbers in groupby(range(len(steps)), lambda k: _is_part(steps[k][1])):
-        start, *rest = numbers
-        end = start + len(rest) + 1
-        smaller = tiled.parts(steps, outputs, start, end)
-        if fits and _gains([step for _, step in steps[start:end]]):
-            found.append(
-                (slice(start, end), Blocks(Stretch.of(steps, start, end, outputs), smaller))
-            )
+    found: list[tuple[slice, Blocks | None]] = []
+    for where, fits in _groups(steps, slice(0, len(steps)), _is_part):
+        smaller = [
+            (part, Blocks.of(steps, part, outputs, []) if alone and _count(part) > 1 else None)
+            for part, alone in _groups(steps, where, is_elementwise)
+        ]
+        if fits and _gains([step for _, step in steps[where]]):
+            found.append((where, Blocks.of(steps, where, outputs, smaller)))
         else:
             found += smaller
     return found
 
 
+def _groups(
+    steps: Steps, where: slice, belongs: Callable[[ProgramStep], bool]
+) -> Iterator[tuple[slice, bool]]:
+    """Yield groups of steps that follow each other, with whether they belong to something."""
+    for fits, numbers in groupby(range(where.start, where.stop), lambda k: belongs(steps[k][1])):
+        start, *rest = numbers
+        yield slice(start, start + len(rest) + 1), fits
+
+
+def _count(where: slice) -> int:
+    return int(where.stop - where.start)
+
+
 def _is_part(step: ProgramStep) -> bool:
     """Return whether a call may be one of those that run on blocks."""
-    windows = step.function is sliding_window_view
-    return windows or _reduces(step) or tiled.is_elementwise(step)
-
-
-def _reduces(step: ProgramStep) -> bool:
-    """Return whether a call is the first step of one of dask's reductions, of one array."""
-    options = step.kwargs
-    axes = options.get("axis")
-    if type(axes) is not tuple or options.get("keepdims") is not True:
-        return False
-    if not all(type(axis) is int and axis >= 0 for axis in axes):
-        return False
-    single = len(step.args) == 1 and type(step.args[0]) is Register
-    return single and bool(after(plain_for(step.function), options))
+    return makes_windows(step) or reduces(step) or is_elementwise(step)
 
 
 def _gains(steps: list[ProgramStep]) -> bool:
     """Return whether something large is between a chunk and what reductions leave of it."""
-    ends = [step for step in steps if _reduces(step)]
+    ends = [step for step in steps if reduces(step)]
     return bool(ends) and (
         len(ends) < len(steps) or not all(has(plain_for(step.function), "lean") for step in ends)
     )
@@ -98,22 +105,54 @@ def _gains(steps: list[ProgramStep]) -> bool:
 
 @dataclass
 class Blocks:
-    """Calls that follow each other, with reductions among them.
+    """Calls that follow each other: elementwise ones, windows, and first steps of reductions.
 
     Notes
     -----
-    Thread-safe, as a `gpusched.graph.running.tiled.Stretch` is.
+    Thread-safe: `reported` may be set by any thread, and is never taken back.
     """
 
-    stretch: Stretch
+    steps: Steps
     """The calls."""
+    last_uses: tuple[tuple[int, ...], ...]
+    """By call, the registers that nobody reads later."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    """Registers of results that others need."""
     parts: list[tuple[slice, Any]]
-    """What they are for arrays that are refused here, by `gpusched.graph.running.tiled.parts`."""
+    """Smaller ones of the same calls, for arrays that are refused here, if there are any."""
+    reported: bool = False
+    """Whether NumPy has had errors to report: it reports them for each call, not for each block."""
+
+    @classmethod
+    def of(cls, steps: Steps, where: slice, outputs: tuple[int, ...],
+           smaller: list[tuple[slice, Any]]) -> Blocks:  # fmt: skip
+        """Return some of a program's calls.
+
+        Parameters
+        ----------
+        steps
+            The program's.
+        where
+            Which of them.
+        outputs
+            Registers that are needed after the last one.
+        smaller
+            What else they can run as.
+        """
+        own = steps[where]
+        made = {register for register, _ in own}
+        later = set(outputs).union(*(step.registers for _, step in steps[where.stop :]))
+        reads = [step.registers for _, step in own]
+        given = set().union(*reads) - made
+        return cls(
+            own, last_uses(reads, later), tuple(sorted(given)), tuple(sorted(made & later)), smaller
+        )
 
     @cached_property
     def has_windows(self) -> bool:
         """Whether windows are among what is between."""
-        return any(step.function is sliding_window_view for _, step in self.stretch.steps)
+        return any(makes_windows(step) for _, step in self.steps)
 
     def run(self, registers: Any) -> bool:
         """Write the outputs to `registers`; return False, with nothing written, if it cannot.
@@ -121,10 +160,32 @@ class Blocks:
         NumPy reports errors of whole arrays, but where there are windows: of each block then, as it
         does of dask's pieces, since whole arrays may not fit.
         """
-        reason = self.stretch.refusal(registers, partial(self._results, self.stretch))
-        if reason is tiled.REPORTED and self.has_windows:
+        reason = self._quietly(registers)
+        if reason is REPORTED and self.has_windows:
             reason = self.run_aloud(registers)
-        return tiled.counted(reason)
+        if reason is not None:
+            with updating() as counters:
+                counters.apart["tile", reason] += 1
+        return reason is None
+
+    def _quietly(self, registers: Any) -> Reason | None:
+        """Do what `run` does, but nothing if there are errors: whole chunks raise them in order."""
+        if self.reported:
+            return REPORTED
+        errors: list[Any] = []
+        tried: dict[int, Any] = {}
+        reason = None
+        try:
+            with collecting(heeded(), errors.append):
+                reason = self._run(self.steps, registers, tried)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+        if errors:
+            self.reported = True
+            return REPORTED
+        for register, value in tried.items():
+            registers[register] = value
+        return reason
 
     def run_aloud(self, registers: Any, reported: bool = False) -> Reason | None:
         """Write the outputs to `registers`; return why that cannot be, with nothing written.
@@ -136,177 +197,77 @@ class Blocks:
         reported
             Whether dask's own functions are called, as their errors are wanted.
         """
-        stretch = self.stretch
+        steps = self.steps
         if reported:
-            steps = [(k, replace(s, function=plain_for(s.function))) for k, s in stretch.steps]
-            stretch = replace(stretch, steps=steps)
-        return tiled.written(self._results(stretch, stretch.given(registers)), registers)
+            steps = [(k, replace(s, function=plain_for(s.function))) for k, s in steps]
+        return self._run(steps, registers, registers)
 
-    def _results(self, stretch: Stretch, values: dict[int, Any]) -> tiled.Results:
-        """Return the outputs, or why they cannot be put together of blocks."""
-        windows = _windows(stretch)
-        tile = tiled.TILE * (WIDE if windows > 1 else 1)
-        shape = _shape(list(values.values()), windows, tile)
-        if isinstance(shape, Reason):
-            return shape
-        division = _division(stretch, values, shape, math.prod(shape) * windows, tile)
-        if division is None:
-            return DEPENDENT
-        dtypes = {value.dtype for value in values.values() if isinstance(value, np.ndarray)}
-        if np.dtype(np.float16) in dtypes and division.ends:
-            return HALVES
-        if any(dtype.kind == "c" for dtype in dtypes) and not self.has_windows:
-            return COMPLEX
-        return _Run(stretch, division).results(not self.has_windows) or tiled.ORDER
+    def _run(self, steps: Steps, registers: Any, found: Any) -> Reason | None:
+        """Write the outputs to `found`; return why that cannot be."""
+        given = {k: registers[k] for k in self.inputs}
+        division = Division.of(steps, self.outputs, given)
+        if isinstance(division, Reason):
+            return division
+        results = _Run(steps, self, division).results()
+        if results is None:
+            return ORDER
+        for register, value in results.items():
+            found[register] = value
+        return None
 
 
-def _shape(values: list[Any], windows: int, tile: int) -> tuple[int, ...] | Reason:
-    """Return the shape of the largest operand that is in memory, or why no blocks are made.
-
-    Of windows with so many elements they are made whatever the order in memory is: whole arrays of
-    them may not fit.
-    """
-    if not all(map(tiled.is_plain, values)):
-        return tiled.OTHERS
-    # One number that is shown everywhere, as `zeros` of dask's is, may be as large as the windows.
-    arrays = [value for value in values if isinstance(value, np.ndarray) and all(value.strides)]
-    shape = max(arrays, key=lambda array: array.size).shape if arrays else ()
-    if math.prod(shape) * windows < 4 * tile:
-        return tiled.SMALL
-    if windows == 1 and not all(in_c_order(array) for array in arrays if array.shape == shape):
-        return tiled.ORDER
-    return shape
+def _power(base: Any, exponent: Any, out: np.ndarray) -> np.ndarray:
+    """Compute `base ** exponent`, which has functions of its own for some numbers."""
+    if isinstance(exponent, np.ndarray) and exponent.ndim:
+        return np.power(base, exponent, out=out)
+    if base.dtype != out.dtype:
+        out[...] = base**exponent
+        return out
+    np.copyto(out, base)
+    out **= exponent
+    return out
 
 
-class Divided(NamedTuple):
-    """An array with a value, or a row of values, for each position of an axis."""
-
-    ndim: int
-    axis: int
-    """Which of its axes that is."""
-
-
-@dataclass(frozen=True)
-class _Division:
-    """How calls are divided."""
-
-    values: Mapping[int, Any]
-    """By register: what they are given, and what is computed of what is the same for all blocks."""
-    length: int
-    """Of the axis along which the blocks are."""
-    rows: int
-    """Of a block."""
-    axes: Mapping[int, int]
-    """By register of what has as many positions: which of its axes that is."""
-    ends: frozenset[int]
-    """Registers of what is left of a block along that axis."""
+def _where(condition: Any, one: Any, other: Any, out: np.ndarray) -> np.ndarray:
+    """Compute `numpy.where(condition, one, other)`."""
+    np.copyto(out, other, casting="unsafe")
+    np.copyto(out, one, casting="unsafe", where=np.asarray(condition, bool))
+    return out
 
 
-def _division(stretch: Stretch, values: Mapping[int, Any], shape: tuple[int, ...], size: int,
-              tile: int) -> _Division | None:  # fmt: skip
-    """Return how to divide calls; None if that cannot be done.
-
-    Blocks are along the first axis of which they fit the cache, or else as small as they can be.
-
-    Parameters
-    ----------
-    stretch, values
-        The calls, and what they are given.
-    shape
-        Of the largest operand.
-    size, tile
-        Elements of the largest array that is computed, and how many of these fit the cache.
-    """
-    kept = any(tiled.is_elementwise(step) for k, step in stretch.steps if k in stretch.outputs)
-    most = 4 * tile
-    fits: list[tuple[int, int, int]] = []
-    for axis, length in enumerate(shape[:1] if kept else shape):
-        inner = size // length
-        # Elementwise results have the bits of whole chunks then, as those of tiles do.
-        least = tiled.ALIGNED // math.gcd(inner, tiled.ALIGNED) if kept else 1
-        rows = max(least, tile // inner // least * least)
-        if rows < length and (rows * inner <= most or not kept):
-            fits.append((max(rows * inner, most), axis, rows))
-    for _, axis, rows in sorted(fits):
-        found = _along(stretch, values, shape, axis)
-        if found is not None:
-            known, divided, ends = found
-            axes = {k: each.axis for k, each in divided.items()}
-            return _Division(known, shape[axis], rows, axes, frozenset(ends))
-    return None
+def _astype(x: Any, dtype: Any, out: np.ndarray) -> Any:
+    """Compute `x.astype(dtype)`."""
+    np.copyto(out, x, casting="unsafe")
+    return out
 
 
-def _windows(stretch: Stretch) -> int:
-    """Return how many elements windows have; 1 if there are none."""
-    steps = (step for _, step in stretch.steps if step.function is sliding_window_view)
-    return math.prod(_window_of(step)[0] for step in steps)
+_INTO: dict[Any, Callable[..., Any]] = {
+    operator.abs: np.absolute, operator.add: np.add, operator.and_: np.bitwise_and,
+    operator.eq: np.equal, operator.floordiv: np.floor_divide, operator.ge: np.greater_equal,
+    operator.gt: np.greater, operator.inv: np.invert, operator.invert: np.invert,
+    operator.le: np.less_equal, operator.lshift: np.left_shift, operator.lt: np.less,
+    operator.mod: np.remainder, operator.mul: np.multiply, operator.ne: np.not_equal,
+    operator.neg: np.negative, operator.or_: np.bitwise_or, operator.pos: np.positive,
+    operator.pow: _power, operator.rshift: np.right_shift, operator.sub: np.subtract,
+    operator.truediv: np.true_divide, operator.xor: np.bitwise_xor, np.clip: np.clip,
+    np.where: _where, methodcaller("astype"): _astype,
+}  # fmt: skip
+"""What computes the same as a function, and takes ``out``. All do: on workers of dask's, whose C
+library gives what is freed back at once, new memory for each tile would take longer than the rest.
+"""
 
 
-def _window_of(step: ProgramStep) -> tuple[int, tuple[int, ...] | None]:
-    """Return how many elements a window has, and along which axes it is, if that is known."""
-    given = dict(zip(("x", "window_shape", "axis"), step.args, strict=False)) | step.kwargs
-    shape, axes = given.get("window_shape"), given.get("axis")
-    axes = axes if isinstance(axes, tuple) else (axes,)
-    known = all(type(axis) is int and axis >= 0 for axis in axes)
-    return int(np.prod(shape)) if isinstance(shape, int | tuple) else 1, axes if known else None
-
-
-def _along(stretch: Stretch, values: Mapping[int, Any], shape: tuple[int, ...],
-           axis: int) -> tuple[dict[int, Any], dict[int, Divided], set[int]] | None:  # fmt: skip
-    """Return what is the same for all blocks, what they are of, and what is left of them.
-
-    None if calls compute positions of the axis from others. All are by register.
-    """
-    known: Any = dict(values)
-    found = {
-        k: Divided(len(shape), axis)
-        for k, value in values.items() if getattr(value, "shape", None) == shape
-    }  # fmt: skip
-    ends: set[int] = set()
-    for register, step in stretch.steps:
-        given = {found[k] for k in step.registers if k in found}
-        if len(given) > 1 or not ends.isdisjoint(step.registers):
-            return None
-        if not given:
-            known[register] = step.call(step.function, known)
-            continue
-        (one,) = given
-        if _reduces(step):
-            if one.axis in step.kwargs["axis"]:
-                ends.add(register)
-            else:
-                found[register] = one
-        elif step.function is sliding_window_view:
-            axes = _window_of(step)[1]
-            if axes is None or one.axis in axes or step.registers != {step.args[0].number}:
-                return None
-            found[register] = Divided(one.ndim + len(axes), one.axis)
-        else:
-            others = [k for k in step.registers if k not in found]
-            kinds = [_is_divided(known[k], one, shape[axis]) for k in others]
-            if None in kinds:
-                return None
-            found |= {k: one for k, divided in zip(others, kinds, strict=True) if divided}
-            found[register] = one
-    return known, found, ends
-
-
-def _is_divided(value: Any, one: Divided, length: int) -> bool | None:
-    """Return whether an operand of an elementwise call has a value for each position, too.
-
-    None if that is not known: it has other positions, or none along as many axes.
-    """
-    place = one.axis - one.ndim + np.ndim(value)
-    if place < 0 or value.shape[place] == 1:
-        return False
-    return True if value.shape[place] == length and value.ndim == one.ndim else None
+def into(function: Any) -> Callable[..., Any] | None:
+    """Return what computes the same as a function, and takes ``out``; None if nothing does."""
+    return function if isinstance(function, np.ufunc) else _INTO.get(function)
 
 
 class _Run:
-    """One run of some calls on blocks."""
+    """One run of some calls on blocks: its results, and the buffers of what is between."""
 
-    def __init__(self, stretch: Stretch, division: _Division) -> None:
-        self._stretch = stretch
+    def __init__(self, steps: Steps, calls: Blocks, division: Division) -> None:
+        self._steps = list(zip(steps, calls.last_uses, strict=True))
+        self._calls = calls
         self._division = division
         self._spare: dict[Any, list[np.ndarray]] = {}
         """Arrays that nobody reads any more, by dtype and shape."""
@@ -317,70 +278,93 @@ class _Run:
         self._parts: dict[int, list[Any]] = {}
         """What other outputs are of each block."""
 
-    def results(self, in_order: bool) -> dict[int, Any] | None:
-        """Return the outputs; None if they are to be in C order, and NumPy's would not be."""
+    def results(self) -> dict[int, Any] | None:
+        """Return the outputs by register.
+
+        None if NumPy's would not be in C order: functions may see that. Of windows they always are,
+        as whole arrays of them may not fit.
+        """
         length, rows = self._division.length, self._division.rows
         for start in range(0, length, rows):
             where = slice(start, min(start + rows, length))
             made = self._block(where)
-            for register in self._stretch.outputs:
-                if in_order and not getattr(made[register], "flags", _ORDERED).c_contiguous:
+            for register in self._calls.outputs:
+                if not self._keep(register, made[register], where):
                     return None
-                self._keep(register, made[register], where)
-        steps = dict(self._stretch.steps)
+        steps = {register: step for (register, step), _ in self._steps}
         joined = {k: self._joined(k, steps[k], each) for k, each in self._parts.items()}
-        return {**self._whole, **joined}
+        if (shape := self._division.shape) is not None:
+            return {k: each.reshape(shape) for k, each in self._whole.items()} | joined
+        return self._whole | joined
 
-    def _keep(self, register: int, value: Any, where: slice) -> None:
+    def _keep(self, register: int, value: Any, where: slice) -> bool:
+        """Keep what an output is of a block, unless it has been computed where it belongs."""
         axis = self._division.axes.get(register)
         if axis is None or not isinstance(value, np.ndarray):
             self._parts.setdefault(register, []).append(value)
-            return
-        if register not in self._whole:
+            return getattr(value, "flags", _ORDERED).c_contiguous or self._calls.has_windows
+        whole = self._whole.get(register)
+        if whole is None:
             shape = (*value.shape[:axis], self._division.length, *value.shape[axis + 1 :])
-            ordered = value.flags.c_contiguous
-            self._whole[register] = (
-                HOST.empty(shape, value.dtype) if ordered else np.empty_like(value, shape=shape)
-            )
-        self._whole[register][_at(axis, where)] = value
+            if value.flags.c_contiguous:
+                whole = HOST.empty(shape, value.dtype)
+            elif self._calls.has_windows:
+                whole = np.empty_like(value, shape=shape)
+            else:
+                return False
+            self._whole[register] = whole
+        there = whole[_at(axis, where)]
+        if not _is_same(value, there):
+            there[...] = value
+        return True
 
     def _block(self, where: slice) -> dict[int, Any]:
         """Return what the calls return for a block."""
         local: Any = {k: self._cut(k, value, where) for k, value in self._division.values.items()}
         owned: dict[int, np.ndarray] = {}
-        stretch = self._stretch
-        for (register, step), dying in zip(stretch.steps, stretch.last_uses, strict=True):
+        for (register, step), dying in self._steps:
             if register not in local:
-                local[register] = self._call(register, step, local, owned)
+                local[register] = self._call(register, step, local, owned, where)
             for gone in dying:
                 local.pop(gone)
-                self._release(owned.pop(gone, None), local)
+                self._release(owned.pop(gone, None), local, owned)
         return local
 
     def _cut(self, register: int, value: Any, where: slice) -> Any:
         axis = self._division.axes.get(register)
         return value if axis is None else value[_at(axis, where)]
 
-    def _call(self, register: int, step: ProgramStep, local: Any,
-              owned: dict[int, np.ndarray]) -> Any:  # fmt: skip
-        """Call a function; to write into an array that nobody reads any more, if there is one."""
+    def _call(self, register: int, step: ProgramStep, local: Any, owned: dict[int, np.ndarray],
+              where: slice) -> Any:  # fmt: skip
+        """Call a function; to write where its result belongs, or to an array that nobody reads."""
         made = self._made.get(register)
-        into = None if made is None else tiled.into(step.function)
-        if made is None or into is None or _broadcast(step, local) != made[1]:
+        write = None if made is None else into(step.function)
+        # The last block may be smaller than those before.
+        if made is None or write is None or where.stop - where.start != self._division.rows:
             found = step.call(step.function, local)
             # In another order, what is made of it may be computed sooner.
             ordered = type(found) is np.ndarray and found.flags.c_contiguous
-            if made is None and ordered and tiled.is_elementwise(step):
+            if made is None and ordered and is_elementwise(step):
                 self._made[register] = found.dtype, found.shape
             return found
-        spare = self._spare.get(made)
-        owned[register] = out = spare.pop() if spare else HOST.empty(made[1], made[0])
-        return step.call(partial(into, out=out), local)
+        whole = self._whole.get(register)
+        if whole is not None:
+            out = whole[_at(self._division.axes[register], where)]
+        else:
+            spare = self._spare.get(made)
+            owned[register] = out = spare.pop() if spare else HOST.empty(made[1], made[0])
+        return step.call(partial(write, out=out), local)
 
-    def _release(self, buffer: np.ndarray | None, local: dict[int, Any]) -> None:
-        """Keep an array for other results, unless something shows it."""
-        if buffer is not None and not any(_shows(value, buffer) for value in local.values()):
+    def _release(self, buffer: np.ndarray | None, local: dict[int, Any],
+                 owned: dict[int, np.ndarray]) -> None:  # fmt: skip
+        """Keep an array for other results, or leave it to what shows it."""
+        if buffer is None:
+            return
+        heir = next((k for k, value in local.items() if _shows(value, buffer)), None)
+        if heir is None:
             self._spare.setdefault((buffer.dtype, buffer.shape), []).append(buffer)
+        else:
+            owned[heir] = buffer
 
     def _joined(self, register: int, step: ProgramStep, results: list[Any]) -> Any:
         """Return an output of what it is of the blocks, in dask's form of a reduction's results."""
@@ -414,8 +398,13 @@ def _at(axis: int, where: slice) -> tuple[slice, ...]:
     return (*[slice(None)] * axis, where)
 
 
-def _broadcast(step: ProgramStep, local: Mapping[int, Any]) -> tuple[int, ...]:
-    return np.broadcast_shapes(*(np.shape(local[k]) for k in step.registers))
+def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays of one shape are the same elements in memory."""
+    return (
+        one.ctypes.data == other.ctypes.data
+        and one.strides == other.strides
+        and one.dtype == other.dtype
+    )
 
 
 def _shows(value: Any, buffer: np.ndarray) -> bool:

@@ -1,4 +1,4 @@
-"""A segment's functions called as they are, without kernels: one by one, or tile by tile."""
+"""A segment's functions called as they are, without kernels: one by one, or on blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.graph.running.blocks import Blocks, parts
 from gpusched.graph.running.inlined import Inlining
-from gpusched.graph.running.tiled import Tiled, arranged, call_each
+from gpusched.graph.running.unfused import Unfused, arranged, call_each
 from gpusched.plan.plan import Plan, Registers, last_uses
 from gpusched.record.steps import ProgramStep
 
@@ -80,8 +80,8 @@ class Calling:
             for where, part in parts(self.steps, self._outputs)
         ]
 
-    def in_tiles(self, registers: Registers, plan: Plan | None = None) -> None:
-        """Call the functions, elementwise ones on tiles of their arrays.
+    def on_blocks(self, registers: Registers, plan: Plan | None = None) -> None:
+        """Call the functions, those on blocks of their arrays that can run so.
 
         Users' functions are what they have called while a plan was recorded, if there is one.
         """
@@ -91,21 +91,21 @@ class Calling:
             if _tried(inlined, registers):
                 return
             plan.unfused = None
-        if self._tiled.steps != self.steps:
-            if _tried(self._tiled, registers):
+        if self._in_order.steps != self.steps:
+            if _tried(self._in_order, registers):
                 return
             self.keep_order()
-        self._tiled.run(registers)
+        self._in_order.run(registers)
 
     @cached_property
-    def _tiled(self) -> Tiled:
-        return self._in_tiles(arranged(self.steps))
+    def _in_order(self) -> Unfused:
+        return self._unfused(arranged(self.steps))
 
     def keep_order(self) -> None:
         """Make the calls in their own order from now on: another one may be tried in vain."""
-        self._tiled = self._in_tiles(self.steps)
+        self._in_order = self._unfused(self.steps)
 
-    def inlined(self, inlining: Inlining, more: int) -> Tiled:
+    def inlined(self, inlining: Inlining, more: int) -> Unfused:
         """Return the calls with what users' functions have called in their place.
 
         Parameters
@@ -117,10 +117,10 @@ class Calling:
         """
         found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
         order = arranged(list(itertools.chain.from_iterable(found)))
-        return replace(self._in_tiles(order), more=more, inlined=True)
+        return replace(self._unfused(order), more=more, inlined=True)
 
-    def _in_tiles(self, order: Steps) -> Tiled:
-        return Tiled(order, self._last_uses(order), parts(order, self._outputs))
+    def _unfused(self, order: Steps) -> Unfused:
+        return Unfused(order, self._last_uses(order), parts(order, self._outputs))
 
     def _cut_off(self, registers: Registers) -> None:
         """Have dask cut off the pieces among the inputs, where results may be views of them."""
@@ -130,17 +130,17 @@ class Calling:
                 registers[register] = step.call(step.function, registers)
 
 
-def _tried(tiled: Tiled, registers: Registers) -> bool:
+def _tried(calls: Unfused, registers: Registers) -> bool:
     """Run calls in another order; return False, with nothing done, if that cannot be.
 
-    Errors would show the order. Where what a function calls does not run on tiles, the function
+    Errors would show the order. Where what a function calls does not run on blocks, the function
     itself does better: NumPy computes into the memory of operands that only it has.
     """
-    tried: Registers = [*registers, *[None] * tiled.more]
+    tried: Registers = [*registers, *[None] * calls.more]
     errors: list[Any] = []
     try:
         with collecting(heeded(), errors.append):
-            done = tiled.run(tried)
+            done = calls.run(tried)
     except Exception as error:  # noqa: BLE001  Raised again, in the order of the calls
         errors.append(error)
     if errors or not done:

@@ -1,7 +1,7 @@
 """Users' functions as the calls of NumPy that they make, for tasks without kernels.
 
 A function that was shown to be safe to record makes the same calls for all chunks of one kind. Made
-one by one, those of several functions run on tiles together, and what several of them compute is
+one by one, those of several functions run on blocks together, and what several of them compute is
 computed once: both on the same operands in the same order, so with the same bits. It is done only
 for functions whose calls are views and elementwise calls, and of which the result is a new array of
 such a call: then the order of the calls is seen in floating-point errors only, and no result shares
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpusched.graph.running.division import is_elementwise
 from gpusched.graph.running.inputs import describe
-from gpusched.graph.running.tiled import is_elementwise
 from gpusched.plan.plan import Register, used_registers
 from gpusched.record.calls import Calls
 from gpusched.record.catalogue import has

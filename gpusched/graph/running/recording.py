@@ -152,7 +152,7 @@ class Recording:
         segment, moved = self._segment, self._recorder.moved
         tried: Registers = list(map(hosted, self._registers)) if moved else list(self._registers)
         with np.errstate(all="ignore"):
-            segment.calling.in_tiles(tried)
+            segment.calling.on_blocks(tried)
         return bool(layouts.seen(segment.results(tried), self._inputs, moved) == self._layout)
 
     def _inlines(self) -> bool:

@@ -356,7 +356,7 @@ class Segment:
                 return True
             registers.leave(kernels[0].name, NOT_COMPILED)
         with tiers.Unfused(kernels, left, graph, first_device(inputs), launches) as run:
-            self.calling.in_tiles(registers, plan)
+            self.calling.on_blocks(registers, plan)
             found = None if layout is None else layouts.seen(self.results(registers), inputs)
             run.kept = found == layout
         return run.kept

@@ -1,4 +1,4 @@
-"""Elementwise calls on tiles give the bits of the same calls on whole chunks, and its warnings."""
+"""Elementwise calls on blocks give the bits of the same calls on whole chunks, and its warnings."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from gpusched.backends import cache
 from gpusched.breaks import Reason
 from gpusched.emit.operations import OPERATIONS, has
 from gpusched.graph.functions.known import enforced
-from gpusched.graph.running import tiled
+from gpusched.graph.running import blocks, division
+from gpusched.graph.running.blocks import Blocks, parts
+from gpusched.graph.running.division import ALIGNED, Division
 from gpusched.graph.running.segment import Segment
-from gpusched.graph.running.tiled import ALIGNED, Stretch, Tiling, arranged, parts
+from gpusched.graph.running.unfused import arranged
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import NAMES
 from gpusched.record.steps import ProgramStep
@@ -40,7 +42,7 @@ LENGTHS = (4 * SMALL, 4 * SMALL + 1, 5 * SMALL - 1, 7 * SMALL + 63)
 @pytest.fixture(autouse=True, scope="module")
 def small_tiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiled, "TILE", SMALL)
+        patch.setattr(division, "TILE", SMALL)
         yield
 
 
@@ -80,10 +82,10 @@ def run(calls: Calls, inputs: list[np.ndarray], outputs: tuple[int, ...] | None 
         for k, (f, args) in enumerate(calls)
     ]
     outputs = outputs or (first + len(calls) - 1,)
-    ((_, stretch),) = parts(steps, outputs)
-    assert stretch is not None
+    ((_, made),) = parts(steps, outputs)
+    assert made is not None
     registers: list[Any] = [*inputs, *[None] * len(calls)]
-    if not stretch.run(registers):
+    if not made.run(registers):
         return None
     return [registers[k] for k in outputs]
 
@@ -127,7 +129,7 @@ OPERATORS = [getattr(operator, name) for name in NAMES["elementwise"]["operator"
 def test_every_function_computes_into_memory_that_is_used_again() -> None:
     """New memory for each tile costs more than all the rest where freed memory is given back."""
     functions = [*ufuncs().values(), *OPERATORS, np.clip, np.where]
-    assert not [each for each in functions if tiled.into(each) is None]
+    assert not [each for each in functions if blocks.into(each) is None]
 
 
 UNARY = (operator.abs, operator.inv, operator.invert, operator.neg, operator.pos)
@@ -191,7 +193,7 @@ def test_steps_are_arranged_after_what_they_read(drawn: list[tuple[bool, set[int
     for register, step in found:
         assert step.registers <= known
         known.add(register)
-    alone = [sum(stretch is None for _, stretch in parts(each, (2 + len(steps),)))
+    alone = [sum(where.stop - where.start for where, part in parts(each, ()) if part is None)
              for each in (found, steps)]  # fmt: skip
     assert alone[0] <= alone[1]
 
@@ -237,32 +239,47 @@ def test_chains_give_the_same_bits(
         assert bits(array) == bits(expected[register])
 
 
+def divided(arrays: list[Any]) -> Division | Reason:
+    """Return how the sum of some arrays is divided."""
+    first = len(arrays)
+    steps = [
+        (first + k, ProgramStep(np.add, (Register(first + k - 1 if k else 0), Register(k))))
+        for k in range(first)
+    ]
+    return Division.of(steps, (2 * first - 1,), dict(enumerate(arrays)))
+
+
 @pytest.mark.parametrize(("rows", "inner"), [*itertools.product((7, 64, 300), (1, 3, 48, 64, 100))])
-def test_tiles_begin_at_multiples_of_every_vector(rows: int, inner: int) -> None:
-    tiling = Tiling.of([np.zeros((rows, inner)), np.zeros(inner)])
-    if isinstance(tiling, Reason):
+def test_blocks_begin_at_multiples_of_every_vector(rows: int, inner: int) -> None:
+    found = divided([np.zeros((rows, inner)), np.zeros(inner)])
+    if isinstance(found, Reason):
         return
-    starts = [where.start * inner for where in tiling.tiles()]
-    assert len(starts) > 1 and not any(start % ALIGNED for start in starts)
+    assert found.rows < found.length == rows and found.rows * inner % ALIGNED == 0
 
 
-def test_calls_that_have_nothing_to_do_with_each_other_run_whole() -> None:
-    inputs = [np.ones(5 * SMALL), np.ones(5 * SMALL + 1)]
-    assert run([(np.sin, ("0",)), (np.cos, ("1",))], inputs, (2, 3)) is None
+@pytest.mark.parametrize("lengths", [(5 * SMALL, 5 * SMALL + 1), (8 * SMALL, 3)])
+def test_calls_may_have_nothing_to_do_with_each_other(lengths: tuple[int, int]) -> None:
+    inputs = [values("float64", (n,)) for n in lengths]
+    calls: Calls = [(np.sin, ("0",)), (np.cos, ("1",))]
+    with np.errstate(all="ignore"):
+        found = run(calls, inputs, (2, 3))
+        expected = whole(calls, inputs)[2:]
+    assert [bits(each) for each in found] == [bits(each) for each in expected]
 
 
-def test_a_row_that_is_broadcast_is_no_row_of_a_tile() -> None:
+def test_what_is_computed_of_a_row_alone_is_whole() -> None:
     inputs = [values("float32", (8, 2 * SMALL)), values("float32", (1, 2 * SMALL), 1)]
     calls: Calls = [(operator.mul, ("1", 2)), (operator.add, ("0", "2"))]
     with np.errstate(all="ignore"):
-        assert run(calls, inputs, (2, 3)) is None, "one of the results is a row"
-        (found,) = run(calls, inputs)
-        assert bits(found) == bits(whole(calls, inputs)[-1])
+        found = run(calls, inputs, (2, 3))
+        expected = whole(calls, inputs)[2:]
+    assert [bits(each) for each in found] == [bits(each) for each in expected]
+    assert [each.shape for each in found] == [each.shape for each in expected]
 
 
 def test_results_of_some_shapes_run_on_tiles() -> None:
     for other in ((100,), (90, 1), (), (90, 100)):
-        assert isinstance(Tiling.of([np.zeros((90, 100)), np.zeros(other)]), Tiling)
+        assert isinstance(divided([np.zeros((90, 100)), np.zeros(other)]), Division)
 
 
 def test_results_that_are_larger_than_all_operands_run_on_tiles() -> None:
@@ -282,7 +299,7 @@ def test_results_that_are_larger_than_all_operands_run_on_tiles() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_divided_is_left_whole(arrays: list[Any]) -> None:
-    assert isinstance(Tiling.of(arrays), Reason)
+    assert isinstance(divided(arrays), Reason)
 
 
 @pytest.mark.parametrize("step", [
@@ -293,14 +310,14 @@ def test_what_cannot_be_divided_is_left_whole(arrays: list[Any]) -> None:
     ProgramStep(np.frompyfunc(abs, 1, 1), (Register(0),)),
     ProgramStep(lambda x: x, (Register(0),)),
 ])  # fmt: skip
-def test_other_calls_are_no_part_of_a_stretch(step: ProgramStep) -> None:
-    assert not tiled.is_elementwise(step)
+def test_other_calls_run_on_no_blocks(step: ProgramStep) -> None:
+    assert not division.is_elementwise(step)
 
 
-def test_what_is_between_two_stretches_runs_whole() -> None:
+def test_what_is_between_two_parts_runs_whole() -> None:
     steps = [(k + 1, ProgramStep(f, (Register(k),))) for k, f in enumerate(
         [np.sin, np.cos, np.cumsum, np.exp, np.sort, np.abs, np.sqrt])]  # fmt: skip
-    assert [(s.start, s.stop, stretch is not None) for s, stretch in parts(steps, (7,))] == [
+    assert [(s.start, s.stop, part is not None) for s, part in parts(steps, (7,))] == [
         (0, 2, True), (2, 3, False), (3, 4, False), (4, 5, False), (5, 7, True)
     ]  # fmt: skip
 
@@ -324,7 +341,7 @@ def test_inputs_stay_as_they_are_and_buffers_are_used_again() -> None:
     made: list[int] = []
     calls: Calls = [(operator.add, ("0", 1)), (operator.mul, ("1", 2)), (operator.sub, ("2", 3)),
                     (operator.mul, ("3", 4)), (operator.neg, ("4",))]  # fmt: skip
-    empty = tiled.HOST.empty
+    empty = blocks.HOST.empty
 
     class Counting:
         @staticmethod
@@ -333,7 +350,7 @@ def test_inputs_stay_as_they_are_and_buffers_are_used_again() -> None:
             return empty(shape, dtype)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiled, "HOST", Counting)
+        patch.setattr(blocks, "HOST", Counting)
         (found,) = run(calls, [x])
     assert bits(found) == bits(whole(calls, [x])[-1])
     assert bits(x) == bits(before)
@@ -346,28 +363,28 @@ def test_errors_are_reported_once_for_each_call_and_tiles_are_not_tried_again() 
         (1, ProgramStep(np.log, (Register(0),))),
         (2, ProgramStep(np.negative, (Register(1),))),
     ]
-    ((_, stretch),) = parts(steps, (2,))
-    assert stretch is not None
+    ((_, made),) = parts(steps, (2,))
+    assert made is not None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        assert not stretch.run([x, None, None])
-    assert not told and stretch.reported
+        assert not made.run([x, None, None])
+    assert not told and made.reported
     with np.errstate(all="ignore"):
-        ((_, stretch),) = parts(steps, (2,))
-        assert stretch is not None and stretch.run([x, None, None])
+        ((_, made),) = parts(steps, (2,))
+        assert made is not None and made.run([x, None, None])
 
 
 def test_tasks_without_kernels_run_on_tiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[bool] = []
-    run = Stretch.run
+    run = Blocks.run
 
-    def noted(self: Stretch, registers: Any) -> bool:
+    def noted(self: Blocks, registers: Any) -> bool:
         ran.append(run(self, registers))
         return ran[-1]
 
-    monkeypatch.setattr(Stretch, "run", noted)
+    monkeypatch.setattr(Blocks, "run", noted)
     values = np.random.default_rng(0).normal(size=(4, 3000))
     chunks = da.from_array(values, chunks=(1, 3000))
     settings = {"fusion.compile": "off", "fusion.cache-directory": str(tmp_path),
@@ -414,5 +431,5 @@ def test_errors_are_reported_in_the_order_of_the_calls(calls: Calls, state: Any)
     with np.errstate(all=state):
         expected = told(lambda: segment.calling.one_by_one([*inputs, *[None] * len(calls)]))
         for _ in range(2):
-            found = told(lambda: segment.calling.in_tiles([*inputs, *[None] * len(calls)]))
+            found = told(lambda: segment.calling.on_blocks([*inputs, *[None] * len(calls)]))
             assert found == expected != []
