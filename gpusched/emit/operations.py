@@ -59,6 +59,8 @@ class Operation:
     """What the template calls by the operation's name, where a user has defined it."""
     identity: Any = None
     """What a user's function changes nothing with, where it joins the values of a reduction."""
+    only_here: bool = False
+    """Whether nothing but a kernel computes it on arrays."""
     reports: dict[str, str] = field(default_factory=dict)
     """By kind of dtype, `numpy.errstate`'s names of the errors that NumPy may report of it."""
     tests: dict[str, str] = field(default_factory=dict)

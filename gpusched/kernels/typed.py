@@ -125,7 +125,7 @@ class Typed:
 @lru_cache(maxsize=4096)
 def typed(
     definition: Definition, arguments: Dtypes, declared: Dtypes | None = None,
-    identity: Any = None, adapts: bool = True,
+    identity: Any = None, adapts: bool = True, only_here: bool = True,
 ) -> Typed:  # fmt: skip
     """Return a definition as an operation on such arguments.
 
@@ -141,6 +141,8 @@ def typed(
         For a function that joins the values of a reduction.
     adapts
         As `Variant` has it.
+    only_here
+        Whether nothing but a kernel computes it on arrays.
 
     Raises
     ------
@@ -160,7 +162,7 @@ def typed(
         )
     results = declared or found
     key = repr((definition.digest, chosen.narrow, [d.str for d in arguments],
-                [d.str for d in results], repr(identity)))  # fmt: skip
+                [d.str for d in results], repr(identity), only_here))  # fmt: skip
     digest = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
     # Part of file names, and of symbols in PTX.
     plain = definition.name.isidentifier() and definition.name.isascii()
@@ -173,7 +175,9 @@ def typed(
         for k, result in enumerate(results)
     )
     # Heavy, since nothing is known of what is in it.
-    DEFINED[name] = Operation(name, templates, heavy=True, function=chosen, identity=identity)
+    DEFINED[name] = Operation(
+        name, templates, heavy=True, function=chosen, identity=identity, only_here=only_here
+    )
     return Typed(name, arguments, results, single, identity)
 
 

@@ -32,10 +32,10 @@ ANY, FUSED, UNFUSED = "any", "fused", "unfused"
 
 
 def has_unfused(kernel: Kernel) -> bool:
-    """Return whether NumPy has what a kernel computes: nothing of a user's own is in it."""
-    own = any(statement.operation in DEFINED for statement in kernel.statements)
-    joined = any(output.combine in DEFINED for output in kernel.outputs)
-    return not (kernel.edition or own or joined)
+    """Return whether others compute what a kernel does: NumPy, or numba's ufuncs."""
+    names = {each.operation for each in kernel.statements} | {o.combine for o in kernel.outputs}
+    own = any(DEFINED[name].only_here for name in names & DEFINED.keys())
+    return not (kernel.edition or own)
 
 
 def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:

@@ -215,6 +215,13 @@ def test_chunks_are_fused(fused: None) -> None:
     assert not {why.kind for _, why in statistics().breaks} - {GraphBreak.ALONE}
 
 
+def test_no_task_waits_for_a_kernel_that_numba_can_do_without(fused: None, tmp_path: Path) -> None:
+    kept = {"gpusched.fusion.compile": "off", "gpusched.fusion.cache-directory": str(tmp_path)}
+    with dask.config.set(kept):
+        compared(damped()((da.ones((9, 8), chunks=(9, 4)) - 3) * 2.5) + 0.125)
+    assert (statistics().unfused_tasks, statistics().launches) == (2, 0)
+
+
 def test_users_functions_call_them(fused: None) -> None:
     weigh, damp = weighed(), damped()
 
