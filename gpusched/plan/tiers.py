@@ -34,7 +34,7 @@ ANY, FUSED, UNFUSED = "any", "fused", "unfused"
 def has_unfused(kernel: Kernel) -> bool:
     """Return whether others compute what a kernel does: NumPy, or numba's ufuncs."""
     names = {each.operation for each in kernel.statements} | {o.combine for o in kernel.outputs}
-    own = any(DEFINED[name].only_here for name in names & DEFINED.keys())
+    own = any(DEFINED[name].only_here for name in DEFINED.keys() & names)
     return not (kernel.edition or own)
 
 
