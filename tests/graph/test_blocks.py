@@ -74,8 +74,8 @@ def assert_same(found: Any, expected: Any) -> None:
         return
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
-    assert found.flags.c_contiguous  # Counts are one number that is shown everywhere.
-    assert expected.flags.c_contiguous or not any(expected.strides)
+    for each in (found, expected):  # Counts are one number that is shown everywhere.
+        assert each.flags.c_contiguous or not any(each.strides)
     bound = 1e-4 if found.dtype in ("f4", "c8") else 1e-10
     np.testing.assert_allclose(found, expected, rtol=bound, atol=bound)
 
