@@ -272,6 +272,16 @@ def test_conversions_of_complex_numbers_warn_once() -> None:
     x = np.ones((3000, 8), complex)
     calls = [(np.multiply, ("0", 2.0), {}), (chunk.sum, ("1",), {"axis": (0,), "keepdims": True})]
     assert not on_blocks(calls, [x])
+    calls = [(np.multiply, ("0", 2j), {}), (chunk.sum, ("1",), {"axis": (0,), "keepdims": True,
+                                                               "dtype": "f8"})]  # fmt: skip
+    with pytest.warns(np.exceptions.ComplexWarning) as found:
+        assert not on_blocks(calls, [x.real])
+    assert len(found) == 1
+
+
+def test_windows_that_others_need_are_a_view() -> None:
+    assert on_blocks(WINDOWS, [np.ones((400, 50))])
+    assert not on_blocks(WINDOWS, [np.ones((400, 50))], (1, 4))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

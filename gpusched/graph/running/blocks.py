@@ -49,6 +49,7 @@ from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import updating
 
 REPORTED = GraphBreak.VALUES("calls without a kernel have raised errors")
+COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
 
 Steps = list[tuple[int, ProgramStep]]
 """Calls, each with the register of its result."""
@@ -209,8 +210,8 @@ class Blocks:
         if isinstance(division, Reason):
             return division
         results = _Run(steps, self, division).results()
-        if results is None:
-            return ORDER
+        if isinstance(results, Reason):
+            return results
         for register, value in results.items():
             found[register] = value
         return None
@@ -278,19 +279,21 @@ class _Run:
         self._parts: dict[int, list[Any]] = {}
         """What other outputs are of each block."""
 
-    def results(self) -> dict[int, Any] | None:
-        """Return the outputs by register.
+    def results(self) -> dict[int, Any] | Reason:
+        """Return the outputs by register, or why there are none.
 
-        None if NumPy's would not be in C order: functions may see that. Of windows they always are,
-        as whole arrays of them may not fit.
+        NumPy's may not be in C order, which functions may see, or be numbers of whose conversion it
+        warns. Windows run on blocks all the same, as whole arrays of them may not fit.
         """
         length, rows = self._division.length, self._division.rows
         for start in range(0, length, rows):
             where = slice(start, min(start + rows, length))
             made = self._block(where)
+            if made is None:
+                return COMPLEX
             for register in self._calls.outputs:
                 if not self._keep(register, made[register], where):
-                    return None
+                    return ORDER
         steps = {register: step for (register, step), _ in self._steps}
         joined = {k: self._joined(k, steps[k], each) for k, each in self._parts.items()}
         if (shape := self._division.shape) is not None:
@@ -318,17 +321,23 @@ class _Run:
             there[...] = value
         return True
 
-    def _block(self, where: slice) -> dict[int, Any]:
-        """Return what the calls return for a block."""
+    def _block(self, where: slice) -> dict[int, Any] | None:
+        """Return what the calls return for a block; None if they may reduce complex numbers."""
         local: Any = {k: self._cut(k, value, where) for k, value in self._division.values.items()}
         owned: dict[int, np.ndarray] = {}
         for (register, step), dying in self._steps:
             if register not in local:
+                if self._is_complex(step, local):
+                    return None
                 local[register] = self._call(register, step, local, owned, where)
             for gone in dying:
                 local.pop(gone)
                 self._release(owned.pop(gone, None), local, owned)
         return local
+
+    def _is_complex(self, step: ProgramStep, local: Any) -> bool:
+        given = () if self._calls.has_windows or not reduces(step) else step.registers
+        return any(np.iscomplexobj(local[k]) for k in given)
 
     def _cut(self, register: int, value: Any, where: slice) -> Any:
         axis = self._division.axes.get(register)

@@ -36,7 +36,7 @@ SMALL = GraphBreak.SMALL("chunks of few tiles")
 ORDER = GraphBreak.STRIDES("chunks that are not in C order")
 ROWS = GraphBreak.NO_GAIN("rows too large for the cache, or too few")
 DEPENDENT = GraphBreak.READ_WHOLE("calls that may compute an element from others along each axis")
-COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
+WINDOWS = GraphBreak.KEPT("windows that others need, which are a view of the chunk")
 HALVES = GraphBreak.DTYPE("sums of float16, each of which would be rounded")
 
 Steps = Sequence[tuple[int, ProgramStep]]
@@ -111,12 +111,11 @@ class Division:
         """
         if not all(map(_is_plain, values.values())):
             return OTHERS
+        if any(makes_windows(step) and register in outputs for register, step in steps):
+            return WINDOWS
         ends = any(reduces(step) for _, step in steps)
         windows = _window_size(steps)
         given = [value for value in values.values() if np.ndim(value)]
-        dtypes = {value.dtype for value in given}
-        if ends and windows == 1 and any(dtype.kind == "c" for dtype in dtypes):
-            return COMPLEX
         tile = TILE * (WIDE if windows > 1 else 1)
         # One number that is shown everywhere, as `zeros` of dask's is, may be as large as windows.
         arrays = [array for array in given if all(array.strides)]
@@ -131,6 +130,7 @@ class Division:
         if alike and not ends and windows == 1:
             return cls._flat(steps, values, shape, tile)
         found = cls._along_one(steps, outputs, values, shape, size, tile)
+        dtypes = {value.dtype for value in given}
         halves = isinstance(found, Division) and found.ends and np.dtype(np.float16) in dtypes
         return HALVES if halves else found
 
