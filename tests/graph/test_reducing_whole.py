@@ -139,6 +139,19 @@ def test_nothing_is_taken_apart_where_pieces_are_joined_with_others(
     assert count(whole_chunks(before)) == count(before)
 
 
+@pytest.mark.parametrize("of", [
+    lambda x: (x.rechunk((12, 2)) * 2).sum(axis=0), lambda x: x.rechunk((12, 2)).mean(axis=0) + 1,
+    lambda x: da.lib.stride_tricks.sliding_window_view(x, 3, axis=0).sum(axis=2),
+    lambda x: (x.rechunk((12, 2)) * 2)[:, 1:].max(axis=0),
+])  # fmt: skip
+def test_nothing_is_taken_apart_where_chunks_are_cut_along_other_axes(
+    monkeypatch: pytest.MonkeyPatch, of: Any
+) -> None:
+    before = table_of(of(da.from_array(VALUES, chunks=(12, 6)) + 1))
+    monkeypatch.setattr(reducewhole, "_Joining", lambda table: pytest.fail("taken apart"))
+    assert_same_results(before, whole_chunks(before))
+
+
 @given(st.data())
 def test_any_pieces_and_steps(drawn: st.DataObject) -> None:
     draw = drawn.draw
