@@ -456,7 +456,7 @@ class Program:
                 last = Task(key, partial(reductions.mean_agg, axis=axes), List(TaskRef(pairs.key)))
                 node = Task.fuse(pairs, last, key=key)
             elif kind == "shown":
-                node = shown(key, x, y, np.shape(self.values[x.key]))
+                node = shown(key, x, y, getattr(self.values[x.key], "shape", (2,)))
             elif kind == "inside":
                 one = Task((f"{name}-n", *place), function, x, *args, **kwargs)
                 two = Task((f"{name}-n", "b", *place), function, y, *args, **kwargs)

@@ -137,7 +137,7 @@ def _shown(shape: Any) -> Any:
         return shape
     if type(shape) is not tuple:
         raise DependentError
-    return np.broadcast_to(np.zeros(1), shape)
+    return np.broadcast_to(np.zeros(()), shape)
 
 
 def _is_broadcast(value: Any, along: Divided) -> bool:

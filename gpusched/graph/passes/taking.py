@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -12,9 +12,9 @@ from dask.array import chunk
 from dask.utils import key_split
 
 from gpusched.adapters.arrays import concatenate2, concatenate_arrays, take
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
 from gpusched.graph.passes.table import block_of
-from gpusched.graph.subgraph import evaluate
+from gpusched.graph.subgraph import evaluate, fused_into
 
 Lengths = tuple[int, ...]
 
@@ -118,10 +118,12 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
     >>> taken.positions
     array([0, 0, 1])
     """
-    if type(node) is not Task:
+    functions = [*_functions(node)]
+    if not functions or not all(any(f is each for each in _TAKING) for f in functions):
         return None
     if len(node.dependencies) > 2 and node.func is not concatenate_arrays:
         return None
+    inner = inner if any(f is not take for f in functions) else None
     known: dict[Any, Any] = {}
     for each in node.dependencies:
         other = tasks.get(each)
@@ -134,22 +136,33 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
         known[each] = (inner and inner[each, deep]) or _Chunk(each)
 
     def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> _Row:
-        # Functions of others may not be hashable.
         if task.func is concatenate_arrays and len(args) == 3 and not kwargs:
             return _in_order(*args)
         if kwargs or len(args) != 2:
             raise _OtherError
         if task.func is take:
             return _Row((_of_chunk(args[0], args[1], lengths),))
-        if task.func is getitem or task.func is chunk.getitem:
-            return _cut(args[0], args[1])
-        raise _OtherError
+        if task.func is concatenate_arrays:
+            raise _OtherError
+        return _cut(args[0], args[1])
 
     try:
         made = evaluate(node, known, call)
     except _OtherError:
         return None
     return made.taken if type(made) is _Row else None
+
+
+_TAKING = take, getitem, chunk.getitem, concatenate_arrays
+"""Functions that take, cut, and put in order; those of others may not be hashable."""
+
+
+def _functions(node: Any) -> Iterator[Any]:
+    """Yield what a task calls, and those that are fused into it."""
+    if type(node) is Task and node.func is not execute_subgraph:
+        yield node.func
+    for each in fused_into(node):
+        yield from _functions(each)
 
 
 def _of_chunk(array: Any, marked: Any, lengths_of: Callable[[Any], Lengths | None]) -> Taken:
