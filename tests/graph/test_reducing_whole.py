@@ -69,7 +69,7 @@ def test_pieces_that_are_reduced(number: int) -> None:
     assert fewer(REDUCTIONS[number](pieces_of(chunks=((10, 14), 6)))) >= 10
 
 
-@pytest.mark.parametrize(("days", "tasks"), [(365, 20), (50, 150)])
+@pytest.mark.parametrize(("days", "tasks"), [(365, 20), (100, 60), (50, 150)])
 def test_days_without_the_mean_of_their_month(days: int, tasks: int) -> None:
     xr = pytest.importorskip("xarray")
     pytest.importorskip("flox")

@@ -72,7 +72,8 @@ class ShownShapes:
                 shapes[name] = shape
                 each = Task(each.key, each.func, TaskRef(name))
             nodes.append(each)
-        return (Task.fuse(*nodes, key=node.key), shapes) if shapes else (node, {})
+        apart: Task = self._table.fused(nodes, node.key) if shapes else node
+        return apart, shapes
 
     def _inside(self, node: Any) -> bool:
         """Return whether a task makes a chunk of one element, beside others."""

@@ -360,7 +360,7 @@ class _Unsplitting:
             inside = results(task, {**values, **way})
             divided = None if inside is None else inside.get(task.key)
             if type(divided) is Divided and len(divided.axes) == len(pieces.divided.axes):
-                whole = {
+                whole: dict[Any, Any] = {
                     k: DataNode(k, pieces.whole(each, shapes[k]) if type(each) is Divided else each)
                     for k, each in way.items()
                 }
