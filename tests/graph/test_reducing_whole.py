@@ -69,7 +69,7 @@ def test_pieces_that_are_reduced(number: int) -> None:
     assert fewer(REDUCTIONS[number](pieces_of(chunks=((10, 14), 6)))) >= 10
 
 
-@pytest.mark.parametrize(("days", "tasks"), [(365, 20), (50, 150)])
+@pytest.mark.parametrize(("days", "tasks"), [(365, 20), (100, 60), (50, 150)])
 def test_days_without_the_mean_of_their_month(days: int, tasks: int) -> None:
     xr = pytest.importorskip("xarray")
     pytest.importorskip("flox")
@@ -137,6 +137,19 @@ def test_nothing_is_taken_apart_where_pieces_are_joined_with_others(
     before = table_of((x.rechunk((6, 3)) * 2).sum(axis=0))
     monkeypatch.setattr(table, "flattened", lambda node: pytest.fail("taken apart"))
     assert count(whole_chunks(before)) == count(before)
+
+
+@pytest.mark.parametrize("of", [
+    lambda x: (x.rechunk((12, 2)) * 2).sum(axis=0), lambda x: x.rechunk((12, 2)).mean(axis=0) + 1,
+    lambda x: da.lib.stride_tricks.sliding_window_view(x, 3, axis=0).sum(axis=2),
+    lambda x: (x.rechunk((12, 2)) * 2)[:, 1:].max(axis=0),
+])  # fmt: skip
+def test_nothing_is_taken_apart_where_chunks_are_cut_along_other_axes(
+    monkeypatch: pytest.MonkeyPatch, of: Any
+) -> None:
+    before = table_of(of(da.from_array(VALUES, chunks=(12, 6)) + 1))
+    monkeypatch.setattr(reducewhole, "_Joining", lambda table: pytest.fail("taken apart"))
+    assert_same_results(before, whole_chunks(before))
 
 
 @given(st.data())

@@ -74,6 +74,32 @@ def test_each_form_of_a_join(join: Any, form: Any) -> None:
         np.testing.assert_array_equal(dask.get(found, "all"), dask.get(tasks, "all"))
 
 
+ONE_ELEMENT: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda y: da.where(y > 5, y, da.zeros_like(y)),
+    "two": lambda y: da.where(y > 5, da.full_like(y, 3, dtype="i4"), da.ones_like(y) * y),
+    "of a row": lambda y: y - da.full_like(y.sum(axis=0), 2),
+    "empty": lambda y: y + (da.empty_like(y) > np.inf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_ELEMENT)
+@pytest.mark.parametrize("chunks", [(3, 2, 5), (3, (3, 3, 2), 5), (3, (3, 3, 2), (3, 7))])
+def test_zeros_of_pieces_are_zeros_of_chunks(name: str, chunks: Any) -> None:
+    x, y = pieces(chunks)
+    plain, ours = compared(ONE_ELEMENT[name](y + x.rechunk(y.chunks)))
+    assert plain > 24
+    assert ours <= 3 * 4 + 1
+
+
+def test_zeros_as_long_as_chunks_are_noted_to_be_leave_shorter_ones_in_pieces() -> None:
+    """Of a chunk of one day, dask raises an error where that is cut, and else adds it to all."""
+    x = da.from_array(VALUES, chunks=(12, 8, 10))
+    short = x.map_blocks(lambda days: days[:1], dtype="f8", meta=np.empty((0, 0, 0)))
+    y = short.rechunk((4, 8, 10))
+    with gpusched.enable(), pytest.raises(ValueError, match="broadcast"):
+        (y * 2 + da.zeros_like(y)).compute()
+
+
 def test_what_is_taken_for_each_piece_is_taken_for_the_chunk() -> None:
     x = da.from_array(np.repeat(VALUES, 2, axis=0), chunks=(8, 8, 10))
     means = da.from_array(VALUES[:3], chunks=-1).map_blocks(np.sqrt, dtype="f8")
@@ -130,6 +156,23 @@ OF_WINDOWS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", OF_WINDOWS)
 def test_windows_larger_than_chunks_are_in_no_pieces(name: str) -> None:
     array = OF_WINDOWS[name](windows_of(da.from_array(LARGER, chunks=(32, 12, 12))))
+    with gpusched.disable():
+        plain, expected = tasks_of(array), array.compute()
+    with gpusched.enable():
+        found, ours = array.compute(), tasks_of(array)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert plain >= 100
+    assert ours < 30
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "std", "count"])
+def test_reductions_of_windows_in_xarray_are_in_no_pieces(name: str) -> None:
+    """Sums of what is no NaN have zeros of each piece's shape, and so have products."""
+    xr = pytest.importorskip("xarray")
+    x = xr.DataArray(da.from_array(LARGER, chunks=(32, 12, 12)), dims=("time", "y", "x"))
+    weights = xr.DataArray(WEIGHTS[:4], dims="window")
+    array = getattr(x.rolling(time=4).construct("window") * weights, name)("window").data
     with gpusched.disable():
         plain, expected = tasks_of(array), array.compute()
     with gpusched.enable():

@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 from toolz import compose  # type: ignore[import-untyped]
 
-from gpusched.adapters.arrays import concatenate2, enforce_dtype, take
+from gpusched.adapters.arrays import (
+    broadcast_trick,
+    concatenate2,
+    concatenate_arrays,
+    enforce_dtype,
+    take,
+)
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
 from gpusched.graph.passes import unsplitting
 from gpusched.graph.passes.chains import without_links, without_names
@@ -72,6 +78,46 @@ class File:
 LINE, PLANE = np.arange(4.0), np.arange(8.0).reshape(4, 2)
 MATRIX = PLANE.view(np.matrix)
 A, B = "a", "b"
+
+
+SHOWN = partial(broadcast_trick(np.ones_like), dtype=np.dtype("f8"))
+SUBARRAYS = partial(broadcast_trick(np.full_like), fill_value=[1, 2], dtype=np.dtype(("f8", 2)))
+SOMEBODY_S = partial(broadcast_trick(lambda meta, shape: np.ones(shape)))
+
+
+def with_shown(shapes: Any, made: Any = SHOWN, last: Any = operator.add) -> list[Task]:
+    """Return the tasks that compute with both pieces and chunks of one element of some shapes."""
+    found = []
+    for k, shape in enumerate(shapes):
+        ones = Task(("ones", k), made, DataNode(None, shape))
+        both = Task(("both", k), last, TaskRef((A, k)), TaskRef(ones.key))
+        end = Task(("z", k), operator.add, TaskRef(both.key), TaskRef((B, k)))
+        found.append(Task.fuse(ones, both, end, key=end.key))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ends", "tasks", "whole"),
+    [
+        pytest.param((2, 4), with_shown([(2,), (2,)]), True, id="as long as the pieces"),
+        pytest.param((3, 4), with_shown([(3,), (1,)]), True, id="as long as pieces of two lengths"),
+        pytest.param((2, 4), with_shown([(1,), (1,)]), True, id="of one element alone"),
+        pytest.param((1, 2), with_shown([(1,), (1,)]), True, id="of one element, as the pieces"),
+        pytest.param((2, 4), with_shown([(1,), (2,)]), False, id="of other lengths each"),
+        pytest.param((3, 4), with_shown([(3,), (1,)], SOMEBODY_S), False, id="a user's function"),
+        pytest.param((2, 4), with_shown([(2,), (2,)], SUBARRAYS), False, id="two elements"),
+        pytest.param((2, 4), with_shown([(2, 2), (2, 2)]), False, id="more axes"),
+        pytest.param((2, 4), with_shown([(2,), (2, 2)]), False, id="more axes once"),
+        pytest.param((2, 4), with_shown([(2,), (2,)], last=np.dot), False, id="products of pieces"),
+    ],
+)  # fmt: skip
+def test_chunks_of_one_element_beside_pieces(ends: Any, tasks: list[Task], whole: bool) -> None:
+    cut = [Task((layer, k), operator.getitem, TaskRef("chunk-a"), (slice(start, stop),))
+           for k, (start, stop) in enumerate(zip((0, ends[0]), ends, strict=True))
+           for layer in (A, B)]  # fmt: skip
+    nodes = [DataNode("chunk-a", LINE), *cut, *tasks,
+             Task("all", finalize, List(TaskRef(("z", 0)), TaskRef(("z", 1))))]  # fmt: skip
+    assert changed({node.key: node for node in nodes}, ["all"]) is whole
 
 
 def both(function: Any, layers: tuple[str, ...], *args: Any, **kwargs: Any) -> list[Task]:
@@ -178,6 +224,63 @@ def unary(r: Random, ndim: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     ])  # fmt: skip
 
 
+def shown_of(r: Random) -> Any:
+    """Return what makes tasks of pieces with chunks of one element in them, as long or nearly so.
+
+    A tuple that is equal to a shape may mean something else: axes, or the length of windows.
+    """
+    makers = [maker_of(r) for _ in range(r.choice([1, 1, 2]))]
+    literal = r.choice([None, None, None, "axis", "window"])
+    ends = [r.choice([operator.add, np.maximum, operator.mul]) for _ in makers]
+    take, swapped = r.random() < 0.3, r.random() < 0.3
+
+    def task(key: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Task:
+        nodes, given = [], x
+        for number, (maker, end) in enumerate(zip(makers, ends, strict=True)):
+            name = f"{key[0]}-{number}"
+            function, lengths, after, args, kwargs = maker(shape)
+            nodes += [Task((f"{name}-o", *key[1:]), function, lengths)]
+            if after is not None:
+                made = TaskRef(nodes[-1].key)
+                nodes += [Task((f"{name}-a", *key[1:]), after, made, *args, **kwargs)]
+            operands = [given, TaskRef(nodes[-1].key)][:: -1 if swapped else 1]
+            nodes += [Task((f"{name}-e", *key[1:]), end, *operands)]
+            given = TaskRef(nodes[-1].key)
+        if literal == "axis":
+            nodes += [Task((f"{key[0]}-s", *key[1:]), np.sum, given, axis=shape[:1], keepdims=True)]
+        elif literal == "window":
+            nodes += [Task((f"{key[0]}-w", *key[1:]), sliding_window_view, given, shape[:1], (0,))]
+        elif take:
+            nodes += [Task((f"{key[0]}-y", *key[1:]), operator.sub, given, y)]
+        return Task.fuse(*nodes, key=key)
+
+    return task
+
+
+def maker_of(r: Random) -> Any:
+    """Return what gives, for the shape of a piece, a call of one element, and what follows it."""
+    function, options = r.choice([
+        (np.zeros_like, {}), (np.ones_like, {"order": "C"}), (np.full_like, {"fill_value": 3}),
+        (np.full_like, {"fill_value": np.float32(0.5), "meta": np.empty((0, 0), "f4")}),
+        (np.full_like, {"fill_value": [1, 2], "dtype": np.dtype(("f8", 2))}),
+        (lambda meta, shape, dtype: np.zeros(shape, dtype), {}),
+    ])  # fmt: skip
+    function = partial(broadcast_trick(function), **{"dtype": np.dtype("f8"), **options})
+    kind = r.choice(["own"] * 6 + ["swapped", "one", "more", "less", "fixed"])
+    after, args, kwargs = r.choice([(None, (), {})] * 3 + [unary(r, 2)])
+    place, seed, node = r.random(), r.randrange(3), r.random() < 0.5
+
+    def maker(shape: tuple[int, ...]) -> Any:
+        axis = int(place * len(shape))
+        lengths = {
+            "own": shape, "swapped": shape[::-1], "more": (2, *shape), "less": shape[1:],
+            "one": (*shape[:axis], 1, *shape[axis + 1 :]), "fixed": (seed,) * len(shape),
+        }[kind]  # fmt: skip
+        return function, DataNode(None, lengths) if node else lengths, after, args, kwargs
+
+    return maker
+
+
 def shorter(array: Any) -> Any:
     """Return less of some chunks than of others, as functions of users may."""
     return array[..., :1] if array.sum() > 0 else array
@@ -255,6 +358,7 @@ class Program:
         types = r.choice([["i8"], ["i8"], ["u1"], ["u1", "i8"], ["u8", "i8"], ["?"]])
         types = types if not self.plain else r.choice([["i8"], ["u1"]])
         alike, odd = r.random() < 0.3, not self.plain and r.random() < 0.1
+        ordered = r.random() < 0.4
         for place in self.places:
             which = place[self.axes.index(axis)] if axis in self.axes else 0
             count = r.choice([1, 2, 3]) if odd else counts[which]
@@ -276,10 +380,13 @@ class Program:
                 self.tasks[key] = Alias(key, others[0])
                 continue
             try:
-                self._add(DataNode(f"index-{name}-{place}", (1, tuple(index))))
                 split = r.random() < 0.3
                 made = (f"{name}-all", *place) if split else key
-                self._add(Task(made, take, TaskRef(source), TaskRef(f"index-{name}-{place}")))
+                if ordered and count > 1:
+                    self._in_order(made, [r.choice(chunk_of) for _ in range(2)], index, axis)
+                else:
+                    self._add(DataNode(f"index-{name}-{place}", (1, tuple(index))))
+                    self._add(Task(made, take, TaskRef(source), TaskRef(f"index-{name}-{place}")))
                 if split:
                     piece = [slice(0, n) for n in long]
                     piece[axis] = r.choice([slice(0, count), slice(1, count), slice(None)])
@@ -291,6 +398,24 @@ class Program:
                 self.tasks = before
                 return
         self.layers.append(name)
+
+    def _in_order(self, made: Any, sources: list[Any], index: list[Any], axis: int) -> None:
+        """Add a task that takes of two chunks, in some order, as dask's `take` does."""
+        positions, parts = index[axis], []
+        middle = self.r.randint(1, len(positions) - 1)
+        for k, (source, own) in enumerate(
+            zip(sources, (positions[:middle], positions[middle:]), strict=True)
+        ):
+            data = DataNode((f"index-{k}", made), (1, (*index[:axis], own, *index[axis + 1 :])))
+            part = Task((f"part-{k}", made), take, TaskRef(source), TaskRef(data.key))
+            parts.append(TaskRef(part.key))
+            self._add(data)
+            self._add(part)
+        sorter = self.r.sample(range(len(positions)), len(positions))
+        sorter = sorter if self.r.random() < 0.8 else [0] * len(positions)
+        self._add(DataNode(("sorter", made), (1, np.array(sorter, "u1"))))
+        other = axis if self.r.random() < 0.9 else 0
+        self._add(Task(made, concatenate_arrays, List(*parts), TaskRef(("sorter", made)), other))
 
     def _add(self, node: Any) -> None:
         given = {key: self.values[key] for key in node.dependencies}
@@ -310,7 +435,8 @@ class Program:
     def _layer(self, name: str) -> None:
         before = dict(self.tasks)
         first, second = self.r.choice(self.layers), self.r.choice(self.layers)
-        kind = self.r.choice(["one", "one", "two", "two", "joined", "mean", "inside"])
+        kind = self.r.choice(["one", "one", "two", "two", "joined", "mean", "inside", "shown"])
+        shown = shown_of(self.r)
         value = self.values[first, *self.places[0]]
         function, args, kwargs = unary(self.r, getattr(value, "ndim", 1))
         shape = self.r.choice([[2, 1], [1, 2], [2, 1, 1], [1, 1, 2], [2], [1, 2, 1]])
@@ -329,6 +455,8 @@ class Program:
                              keepdims=True)  # fmt: skip
                 last = Task(key, partial(reductions.mean_agg, axis=axes), List(TaskRef(pairs.key)))
                 node = Task.fuse(pairs, last, key=key)
+            elif kind == "shown":
+                node = shown(key, x, y, getattr(self.values[x.key], "shape", (2,)))
             elif kind == "inside":
                 one = Task((f"{name}-n", *place), function, x, *args, **kwargs)
                 two = Task((f"{name}-n", "b", *place), function, y, *args, **kwargs)

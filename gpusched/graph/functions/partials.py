@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import BuiltinMethodType
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tlz  # type: ignore[import-untyped]
 import toolz  # type: ignore[import-untyped]
-from dask.utils import methodcaller
+from dask.utils import methodcaller, typename
 
 from gpusched.adapters.arrays import broadcast_trick
 from gpusched.record.catalogue import has
@@ -236,3 +236,46 @@ def shows_one_element(function: Any) -> bool:
     (True, False)
     """
     return any(part is _SHOWN for part in parts(function))
+
+
+_MAKERS = np.zeros_like, np.ones_like, np.full_like, np.empty_like
+_OPTIONS = frozenset(["dtype", "order", "meta", "fill_value"])
+_CUPY = "cupy.ndarray"
+_NUMBERS = bool, int, float, complex, np.generic
+
+
+def is_shown(function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    """Return whether a call with a shape surely gives a chunk whose elements are all the same.
+
+    For another shape it gives the same element; that of `empty` may be any.
+
+    Parameters
+    ----------
+    function, args, options
+        What is called, with which arguments, as `applied` returns them.
+
+    Notes
+    -----
+    dask's function has another one make an array of one element, and shows that everywhere. Other
+    functions than NumPy's might make another element each time; of a dtype of subarrays, there
+    would be several.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from gpusched.graph.functions.partials import applied, is_shown
+    >>> x = da.ones(3)
+    >>> is_shown(*applied(x.dask[x.name, 0].func, [(3,)], {}))
+    True
+    >>> is_shown(np.ones, [(3,)], {})
+    False
+    """
+    if type(function) not in (tlz.curry, toolz.curry) or function.func is not _SHOWN:
+        return False
+    made = len(function.args) == 1 and any(function.args[0] is each for each in _MAKERS)
+    if not made or function.keywords or len(args) != 1 or not options.keys() <= _OPTIONS:
+        return False
+    dtype, meta = options.get("dtype"), options.get("meta", ())
+    plain = isinstance(dtype, np.dtype) and dtype.subdtype is None and not dtype.hasobject
+    fill = isinstance(options.get("fill_value", 0), _NUMBERS)
+    return plain and fill and (type(meta) in (np.ndarray, tuple) or typename(type(meta)) == _CUPY)

@@ -21,7 +21,7 @@ from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.firststeps import are_dask_s
 from gpusched.graph.functions.known import is_elementwise_call
-from gpusched.graph.functions.partials import applied
+from gpusched.graph.functions.partials import applied, is_shown
 from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
 
@@ -38,6 +38,10 @@ class Divided:
     axes: tuple[int, ...]
     """Those along which it is a piece, in the order of the pieces' grid."""
 
+    def aligned(self, ndim: int) -> Divided:
+        """Return the same with axes before the others, as many as there are then in all."""
+        return Divided(ndim, tuple([axis + ndim - self.ndim for axis in self.axes]))
+
 
 class DependentError(Exception):
     """A call that does not compute each position alone, or is not known to."""
@@ -51,7 +55,8 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     task
         The task.
     given
-        Its operands by key: `Divided`, or an array that is the same for all pieces.
+        Its operands by key: `Divided`, or an array that is the same for all pieces. A shape is one
+        as well, of a chunk of one element: `Divided`, or a tuple that is the same for all pieces.
 
     Returns
     -------
@@ -98,6 +103,8 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
     if is_elementwise_call(function, len(given)):
         return _elementwise(list(given), kwargs)
+    if is_shown(function, given, kwargs):
+        return _shown(*given)
     rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
     if rule is None:
         rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
@@ -111,14 +118,26 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
-    arrays = {each for each in args if type(each) is Divided}
-    if kwargs or len(arrays) != 1:
+    arrays = [each for each in args if type(each) is Divided]
+    if kwargs or not arrays:
         raise DependentError
-    found = arrays.pop()
+    found = max(arrays, key=lambda each: each.ndim)
+    # NumPy aligns the last axes.
+    if any(each.aligned(found.ndim) != found for each in arrays):
+        raise DependentError
     rest = (each for each in args if type(each) is not Divided)
     if not all(isinstance(each, NUMBERS) or _is_broadcast(each, found) for each in rest):
         raise DependentError
     return found
+
+
+def _shown(shape: Any) -> Any:
+    """Return a chunk of one element: a piece if its shape is one of a piece, or else an array."""
+    if type(shape) is Divided:
+        return shape
+    if type(shape) is not tuple:
+        raise DependentError
+    return np.broadcast_to(np.zeros(()), shape)
 
 
 def _is_broadcast(value: Any, along: Divided) -> bool:

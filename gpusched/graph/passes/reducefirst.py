@@ -228,12 +228,12 @@ class _ReducingFirst:
     def _shape(self, key: Any, along: tuple[int, ...]) -> tuple[int, Lengths] | None:
         """Return the bytes of an element of a part, and how long it is; None if not known."""
         taken = taken_by(self._tasks.get(key), self._tasks, self._lengths)
-        source = key if taken is None else taken.source
+        source = key if taken is None else taken[0].source
         found = self._table.sizes.lengths(self._tasks, source)
         if found is None or taken is None:
             return found
-        lengths = list(taken.lengths)
-        lengths[taken.axis] = len(taken.positions)
+        lengths = list(taken[0].lengths)
+        lengths[taken[0].axis] = sum(len(each.positions) for each in taken)
         return found[0], tuple(lengths)
 
     def _lengths(self, key: Any) -> Lengths | None:

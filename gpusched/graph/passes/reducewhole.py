@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ from gpusched.graph.passes.reductionsteps import Step, is_step, step_of, steps_a
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.unsplitting import piece_of, unsplit
 from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, references
+
+Index = tuple[slice, ...]
 
 MOST = 32
 """Results of whole chunks that one task joins at most, where dask joins results by a tree."""
@@ -44,10 +46,11 @@ def whole_chunks(table: Table) -> Table:
     A reduction has the same terms then, joined in another order, as where dask had not cut the
     chunks. Where a chunk cannot stay whole, nothing is done: no pieces are joined.
     """
-    pieces = {key for key, node in table.tasks.items() if _is_piece(node)}
-    found = _Joining(table).run() if _may_reduce_pieces(table, pieces) else None
-    if found is not None:
-        joined, keys = found
+    found = {key: _piece(node) for key, node in table.tasks.items()}
+    pieces = {key: index for key, index in found.items() if index is not None}
+    parted = _Joining(table).run() if _may_reduce_pieces(table, pieces) else None
+    if parted is not None:
+        joined, keys = parted
         attempt = replace(joined, apart=Counter())
         whole = _without_joins(unsplit(attempt), keys)
         if whole is not None:
@@ -56,13 +59,16 @@ def whole_chunks(table: Table) -> Table:
     return unsplit(table) if pieces else table
 
 
-def _may_reduce_pieces(table: Table, pieces: Set[Any]) -> bool:
+def _may_reduce_pieces(table: Table, pieces: Mapping[Any, Index]) -> bool:
     """Return whether a task may reduce what is computed of the pieces of one place alone.
 
-    Nothing is taken apart where none does: most pieces are joined with those of other chunks.
+    Nothing is taken apart where none does: most pieces are joined with those of other chunks, or
+    are reduced along other axes than those along which chunks are cut. Of a chunk that is cut along
+    an axis, some piece begins further on, and is reduced along that axis as all the others are.
     """
     tasks = table.tasks
     known = dict.fromkeys(pieces, True)
+    cut = _begun(pieces.values())
 
     def operands(key: Any) -> list[Any]:
         return [k for k in tasks[key].dependencies if k in tasks and k not in known]
@@ -75,25 +81,44 @@ def _may_reduce_pieces(table: Table, pieces: Set[Any]) -> bool:
             known[each] = alone or _calls_take(tasks[each])
         return known.get(key, False)
 
-    return any(
-        _reduces(node)
-        and (
-            _cuts_inside(node)
-            or (
-                not pieces.isdisjoint(node.dependencies)
-                and all(map(is_of_pieces, node.dependencies))
-            )
-        )
-        for node in tasks.values()
-    )
+    def reduces_pieces(node: Any) -> bool:
+        axes = _reduced_axes(node) if _reduces(node) else set[int]()
+        if not axes:
+            return False
+        if not axes.isdisjoint(_begun(_cuts_inside(node))):
+            return True
+        given = not axes.isdisjoint(cut) and not pieces.keys().isdisjoint(node.dependencies)
+        return given and all(map(is_of_pieces, node.dependencies))
+
+    return any(map(reduces_pieces, tasks.values()))
 
 
-def _is_piece(node: Any) -> bool:
-    return type(node) is Task and len(node.dependencies) == 1 and piece_of(node) is not None
+def _piece(node: Any) -> Index | None:
+    """Return which piece of a chunk a task cuts off; None if it does something else."""
+    return piece_of(node) if type(node) is Task and len(node.dependencies) == 1 else None
 
 
-def _cuts_inside(node: Any) -> bool:
-    return any(_is_piece(each) or _cuts_inside(each) for each in fused_into(node))
+def _begun(pieces: Iterable[Index]) -> set[int]:
+    """Return the axes along which some pieces do not begin where their chunks do."""
+    return {axis for index in pieces for axis, each in enumerate(index) if each.start}
+
+
+def _cuts_inside(node: Any) -> Iterator[Index]:
+    for each in fused_into(node):
+        index = _piece(each)
+        if index is not None:
+            yield index
+        yield from _cuts_inside(each)
+
+
+def _reduced_axes(node: Any) -> set[int]:
+    """Return the axes along which first steps of reductions reduce that are fused into a task."""
+    found = set[int]()
+    for each in fused_into(node):
+        found |= _reduced_axes(each)
+        if steps_after(each):
+            found.update(each.kwargs["axis"])
+    return found
 
 
 def _calls_take(node: Any) -> bool:

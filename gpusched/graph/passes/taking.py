@@ -1,9 +1,9 @@
-"""Tasks that take positions of a chunk along one axis, by a list of them: `clim[month]`."""
+"""Tasks that take positions of chunks along one axis, by a list of them: `clim[month]`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -11,10 +11,10 @@ import numpy as np
 from dask.array import chunk
 from dask.utils import key_split
 
-from gpusched.adapters.arrays import concatenate2, take
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
+from gpusched.adapters.arrays import concatenate2, concatenate_arrays, take
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
 from gpusched.graph.passes.table import block_of
-from gpusched.graph.subgraph import evaluate
+from gpusched.graph.subgraph import evaluate, fused_into
 
 Lengths = tuple[int, ...]
 
@@ -86,8 +86,11 @@ def digest(taken: Sequence[Taken]) -> str:
 
 
 def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None],
-             inner: dict[Any, Any] | None = None) -> Taken | None:  # fmt: skip
-    """Return what a task takes, if it does nothing but that and perhaps cutting; or None.
+             inner: dict[Any, Any] | None = None, deep: int = 2
+             ) -> tuple[Taken, ...] | None:  # fmt: skip
+    """Return what a task takes, one after the other, if it does nothing but that; or None.
+
+    It may cut what is taken, and put in order what is taken of several chunks.
 
     Parameters
     ----------
@@ -99,7 +102,9 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
         Returns how long a chunk is at most by its key; None if it may be no array of NumPy's or
         CuPy's.
     inner
-        By key: what others take that it may cut, which is noted here; None if it may cut nothing.
+        By key and depth: what others take, which is noted here; None if only chunks may be given.
+    deep
+        How many others, one after the other, are looked at: links of chains are one.
 
     Examples
     --------
@@ -109,37 +114,55 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
     >>> from gpusched.graph.passes.taking import taken_by
     >>> months = DataNode("months", (1, (np.array([0, 0, 1]), slice(None))))
     >>> days = Task("days", take, TaskRef("means"), TaskRef("months"))
-    >>> taken_by(days, {"months": months}, {"means": (12, 5)}.get).positions
+    >>> (taken,) = taken_by(days, {"months": months}, {"means": (12, 5)}.get)
+    >>> taken.positions
     array([0, 0, 1])
     """
-    if type(node) is not Task or len(node.dependencies) > 2:
+    functions = [*_functions(node)]
+    if not functions or not all(any(f is each for each in _TAKING) for f in functions):
         return None
+    if len(node.dependencies) > 2 and node.func is not concatenate_arrays:
+        return None
+    inner = inner if any(f is not take for f in functions) else None
     known: dict[Any, Any] = {}
     for each in node.dependencies:
         other = tasks.get(each)
         if type(other) is DataNode and type(other.value) is tuple:
             known[each] = other.value
-        else:
-            # What another task has taken is looked at one task deep: links of chains are one.
-            if inner is not None and each not in inner:
-                inner[each] = taken_by(other, tasks, lengths)
-            known[each] = (inner and inner[each]) or _Chunk(each)
+            continue
+        if inner is not None and (each, deep) not in inner:
+            found = taken_by(other, tasks, lengths, inner if deep > 1 else None, deep - 1)
+            inner[each, deep] = found and _Row(found)
+        known[each] = (inner and inner[each, deep]) or _Chunk(each)
 
-    def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Taken:
+    def call(task: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> _Row:
+        if task.func is concatenate_arrays and len(args) == 3 and not kwargs:
+            return _in_order(*args)
         if kwargs or len(args) != 2:
             raise _OtherError
         if task.func is take:
-            return _of_chunk(args[0], args[1], lengths)
-        # Functions of others may not be hashable.
-        if task.func is getitem or task.func is chunk.getitem:
-            return _cut(args[0], args[1])
-        raise _OtherError
+            return _Row((_of_chunk(args[0], args[1], lengths),))
+        if task.func is concatenate_arrays:
+            raise _OtherError
+        return _cut(args[0], args[1])
 
     try:
-        found = evaluate(node, known, call)
+        made = evaluate(node, known, call)
     except _OtherError:
         return None
-    return found if type(found) is Taken else None
+    return made.taken if type(made) is _Row else None
+
+
+_TAKING = take, getitem, chunk.getitem, concatenate_arrays
+"""Functions that take, cut, and put in order; those of others may not be hashable."""
+
+
+def _functions(node: Any) -> Iterator[Any]:
+    """Yield what a task calls, and those that are fused into it."""
+    if type(node) is Task and node.func is not execute_subgraph:
+        yield node.func
+    for each in fused_into(node):
+        yield from _functions(each)
 
 
 def _of_chunk(array: Any, marked: Any, lengths_of: Callable[[Any], Lengths | None]) -> Taken:
@@ -162,21 +185,53 @@ class _Chunk(NamedTuple):
     key: Any
 
 
+class _Row(NamedTuple):
+    """What is taken of chunks, side by side along the axis of positions."""
+
+    taken: tuple[Taken, ...]
+
+
 class _OtherError(Exception):
     """A task that does something else."""
 
 
-def _cut(array: Any, index: Any) -> Taken:
+def _in_order(rows: Any, marked: Any, axis: Any) -> _Row:
+    """Return what `dask.array._shuffle.concatenate_arrays` puts in order of what is taken."""
+    if type(rows) is not list or not rows or any(type(row) is not _Row for row in rows):
+        raise _OtherError
+    parts = [part for row in rows for part in row.taken]
+    around = {(t.lengths[:axis], t.lengths[axis + 1 :]) for t in parts} if type(axis) is int else ()
+    sorter = marked[1] if type(marked) is tuple and len(marked) == 2 else None
+    if len(around) != 1 or any(t.axis != axis for t in parts) or type(sorter) is not np.ndarray:
+        raise _OtherError
+    of = np.repeat(np.arange(len(parts)), [len(t.positions) for t in parts])
+    if sorter.shape != of.shape or not len(of) or len({t.positions.dtype for t in parts}) > 1:
+        raise _OtherError
+    order = np.argsort(sorter)  # As dask calls it, whatever it is given.
+    of, positions = of[order], np.concatenate([t.positions for t in parts])[order]
+    ends = np.flatnonzero(np.diff(of)) + 1
+    runs = zip(np.split(of, ends), np.split(positions, ends), strict=True)
+    return _Row(tuple([parts[run[0]]._replace(positions=p) for run, p in runs if len(run)]))
+
+
+def _cut(row: Any, index: Any) -> _Row:
     """Return a piece of what is taken, which is all of it along the other axes."""
-    if type(array) is not Taken:
+    if type(row) is not _Row:
         raise _OtherError
     index = index if type(index) is tuple else (index,)
-    if len(index) > len(array.lengths) or not all(map(_is_plain, index)):
-        raise _OtherError
-    _check_whole(index, array.lengths, array.axis)
-    if array.axis < len(index):
-        array = array._replace(positions=array.positions[index[array.axis]])
-    return array
+    found, begin = [], 0
+    total = sum(len(t.positions) for t in row.taken)
+    for part in row.taken:
+        if len(index) > len(part.lengths) or not all(map(_is_plain, index)):
+            raise _OtherError
+        _check_whole(index, part.lengths, part.axis)
+        if part.axis < len(index):
+            start, stop, _ = index[part.axis].indices(total)
+            own = part.positions[max(start - begin, 0) : max(stop - begin, 0)]
+            begin += len(part.positions)
+            part = part._replace(positions=own)
+        found.append(part)
+    return _Row(tuple([part for part in found if len(part.positions)] or found[:1]))
 
 
 def _check_whole(index: tuple[Any, ...], lengths: Lengths, axis: int) -> None:

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from gpusched.graph.passes.families import Family, Place, coarse, grid_of, leave
 from gpusched.graph.passes.grouping import limits
 from gpusched.graph.passes.independence import Divided, results
 from gpusched.graph.passes.joins import joined, with_chunks
+from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
@@ -92,14 +94,19 @@ class _Unsplitting:
         self._wanted = set(table.wanted)
         self._places: dict[Any, tuple[Family, Place]] = {}
         self._families: list[Family] = []
-        self._takes_of: dict[Any, Taken | None] = {}
-        self._others_take: dict[Any, Taken | None] = {}
+        self._takes_of: dict[Any, tuple[Taken, ...] | None] = {}
+        self._others_take: dict[Any, Any] = {}
         """What tasks take that those may cut which take of them."""
         self._taking: dict[Any, tuple[Any, ...]] = {}
         """By task: the keys of those that take what it is computed with, in the order of use."""
         self._taken: dict[tuple[Any, ...], Family] = {}
         """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
+        self._shown = ShownShapes(table)
+        self._apart: dict[Any, tuple[Task, dict[Any, tuple[int, ...]]]] = {}
+        """By key: tasks without the shapes of chunks that show one element, and these shapes."""
+        self._whole: dict[Any, Task] = {}
+        """By the key of the first member: what families do with wholes, but for their names."""
         self._sized = Sized(self._tasks)
 
     def run(self) -> Table:
@@ -207,7 +214,8 @@ class _Unsplitting:
             return False
         return found
 
-    def _takes(self, key: Any) -> Taken | None:
+    def _takes(self, key: Any) -> tuple[Taken, ...] | None:
+        """Return what a task takes of chunks, one after the other; None if it does more."""
         if key not in self._takes_of:
             node = self._tasks.get(key)
             may = type(node) is Task and self._may_go(key, node)
@@ -248,9 +256,11 @@ class _Unsplitting:
         }  # fmt: skip
         if not all(self._is_common(k) or self._fits(k, family, place) for k in others):
             return None
-        signature, inputs = self._signatures.of(node)
+        apart, shapes = self._apart[key] = self._shown.apart(node)
+        signature, inputs = self._signatures.of(apart)
         slots = tuple([
             _told(each) if type(each) is not TaskRef
+            else (each.key, len(shapes[each.key])) if each.key in shapes
             else id(found[each.key][0]) if each.key not in others
             else each.key if self._is_common(each.key)
             else self._slot(each.key)
@@ -270,7 +280,7 @@ class _Unsplitting:
         taken = self._takes(key)
         if taken is None or len(place) != 1:
             return False
-        return len(taken.positions) == family.lengths[0][place[0]]
+        return sum(len(t.positions) for t in taken) == family.lengths[0][place[0]]
 
     def _is_common(self, key: Any) -> bool:
         """Return whether tasks of all pieces may compute with the same array, such as weights."""
@@ -279,10 +289,9 @@ class _Unsplitting:
 
     def _slot(self, key: Any) -> Any:
         """Return what a task has in common with all that take what pieces are computed with."""
-        taken = self._takes(key)
-        assert taken is not None
         # Positions of other types may not be joined: NumPy has no integers for all of them.
-        return self._array(taken), taken.axis, taken.positions.dtype.str
+        found = {(self._array(t), t.axis, t.positions.dtype.str) for t in self._takes(key) or ()}
+        return found.pop() if len(found) == 1 else key
 
     def _array(self, taken: Taken) -> Any:
         """Return what is the same for chunks that follow each other along the axis of positions.
@@ -321,15 +330,13 @@ class _Unsplitting:
         operands = list(dict.fromkeys(given.values()))
         sources = frozenset().union(*(each.sources for each in operands))
         # A chunk of length 1 is broadcast as a whole, where none or one of its pieces is.
-        if len(operands) > 1 and not self._sized(sources):
+        if (len(operands) > 1 or self._apart[first.key][1]) and not self._sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
         values = {key: each.divided for key, each in given.items()}
         values |= {key: self._tasks[key].value for key in common}
-        inside = results(first, values)
-        divided = None if inside is None else inside.get(first.key)
-        axes = pieces.divided.axes
-        if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
+        inside, divided = self._results(members, pieces, values)
+        if inside is None or divided is None:
             self._table.note("unsplit", DEPENDENT)
             return
         family = Family(members, divided, pieces.lengths, level,
@@ -339,10 +346,33 @@ class _Unsplitting:
         else:
             self._table.note("unsplit", LARGE)
 
+    def _results(self, members: Mapping[Place, Any], pieces: Family, values: Mapping[Any, Any]
+                 ) -> tuple[dict[Any, Any] | None, Divided | None]:  # fmt: skip
+        """Return what the first of some tasks returns, by what it is given, and those inside."""
+        task, shapes = self._apart[next(iter(members.values()))]
+        ways: Iterable[Mapping[Any, Any]] = [{}]
+        if shapes:
+            ways = divisions(
+                [self._apart[key][1] for key in members.values()],
+                [tuple(map(getitem, pieces.lengths, place)) for place in members],
+            )
+        for way in ways:
+            inside = results(task, {**values, **way})
+            divided = None if inside is None else inside.get(task.key)
+            if type(divided) is Divided and len(divided.axes) == len(pieces.divided.axes):
+                whole: dict[Any, Any] = {
+                    k: DataNode(k, pieces.whole(each, shapes[k]) if type(each) is Divided else each)
+                    for k, each in way.items()
+                }
+                made: Task = task.substitute(whole)
+                self._whole[task.key] = made
+                return inside, divided
+        return None, None
+
     def _taken_by(self, keys: tuple[Any, ...], pieces: Family) -> Family:
         """Return the family of tasks that take what is computed with pieces, in their order."""
         if keys not in self._taken:
-            each = [taken for taken in map(self._takes, keys) if taken is not None]
+            each = [taken for key in keys for taken in self._takes(key) or ()]
             whole, made = united(each)
             told = self._table.sizes.lengths(self._tasks, each[0].source)
             if made and told is not None:
@@ -374,7 +404,9 @@ class _Unsplitting:
         sizes = self._table.sizes
         of = family.first if family.taken is None else family.taken.source
         made = {family.first: (family.divided, sizes.lengths(self._tasks, of))}
-        made |= {key: (value, sizes.lengths({}, key)) for key, value in family.inside.items()}
+        made |= {
+            key: (value, sizes.lengths({}, layer_of(key))) for key, value in family.inside.items()
+        }
         return [
             (key, told[0], family.whole(divided, told[1]))
             for key, (divided, told) in made.items()
@@ -489,7 +521,7 @@ class _Unsplitting:
 
     def _made(self, family: Family, whole: Mapping[Any, Any]) -> Task:
         """Return the task that does for the whole what the members do for the pieces."""
-        node = self._tasks[family.first]
+        node = self._whole[family.first]
         taken = {o.first: o.name for o in family.operands if o.taken is not None}
         names = {k: taken.get(k) or whole[k] for k in node.dependencies if not self._is_common(k)}
         made: Task = node.substitute(names, key=family.name)
