@@ -63,7 +63,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: Any) -> None:
-    from gpusched.store.statistics import statistics
+    from gpusched import statistics
 
     path = os.environ.get("GPUSCHED_PEER_STATISTICS")
     if path:
