@@ -153,17 +153,17 @@ NAMES: dict[str, dict[str, str]] = {
         "std sum swapaxes take tolist trace transpose var",
         "numpy": """
 all allclose amax amin angle any append argmax argmin argpartition argsort argwhere around
-array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_to
-choose clip column_stack compress concatenate convolve copy corrcoef correlate count_nonzero cov
-cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit dstack ediff1d
-einsum empty_like expand_dims extract fix flatnonzero flip fliplr flipud full_like gradient
-histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose iscomplexobj
-isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
-nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
-nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile
-piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type
-roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
-swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
+array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_arrays
+broadcast_to choose clip column_stack compress concatenate convolve copy corrcoef correlate
+count_nonzero cov cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit
+dstack ediff1d einsum empty_like expand_dims extract fix flatnonzero flip fliplr flipud full_like
+gradient histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
+iscomplexobj isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid
+min moveaxis nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin
+nanpercentile nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition
+percentile piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape
+result_type roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack
+std sum swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
 unravel_index unwrap vander var vdot vsplit vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",
@@ -258,6 +258,11 @@ def method_has(name: str, trait: str) -> bool:
     (True, False)
     """
     return name in NAMES.get(trait, {}).get(METHODS, "").split()
+
+
+def pure_methods() -> list[str]:
+    """Return the names of the arrays' methods that change nothing by themselves."""
+    return NAMES["pure"][METHODS].split()
 
 
 FUSIBLE = "__gpusched_fusible__"
@@ -407,6 +412,19 @@ def changing_place(function: Any) -> int | None:
     parameters = signature.parameters.values() if signature is not None else ()
     places = [k for k, p in enumerate(parameters) if p.name in CHANGING and p.kind <= 1]
     return min(places, default=None)
+
+
+def has_signature(function: Any) -> bool:
+    """Return whether it is known which parameters a function has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.catalogue import has_signature
+    >>> has_signature(np.sort)
+    True
+    """
+    return _signature(function) is not None
 
 
 def _asked(given: Mapping[str, Any]) -> str | None:

@@ -224,6 +224,10 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __ne__(self, other: Any) -> Any:
         return super().__ne__(self._compared(other))
 
+    def __hash__(self) -> int:
+        # Arrays have no hash, scalars that of their value.
+        self._recorder.stop(GraphBreak.VALUES("hashes a chunk"))
+
     def _before(self, other: Any) -> Any:
         """Return an operand: Python computes with its complex numbers and NumPy's floats."""
         if self._scalar and type(other) is complex and self.dtype == np.float64:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections.abc
 import math
+import numbers
 import operator
 import re
 import warnings
@@ -224,12 +226,113 @@ global FACTOR; FACTOR = 3.0
 """
 """What may warn, raise, and call."""
 
+HANDLING = r"""
+try:\n    y = y / (x - x)\nexcept ZeroDivisionError:\n    y = z
+try:\n    with np.errstate(all='raise'): y = y / (x - x)\nexcept FloatingPointError:\n    y = z
+with np.errstate(divide='raise'):\n    try:\n        y = 1 / x\n    except FloatingPointError:\n        y = z
+with np.errstate(over='raise'):\n    try:\n        y = y * float(x[0, 1] > 1e200)\n    except ValueError:\n        y = z
+try:\n    y = np.take(y, x[0].astype(int), axis=1)\nexcept IndexError:\n    y = z * 5
+try:\n    y = y[7]\nexcept IndexError:\n    y = z
+try:\n    y = y[:1] if x[0, 1] > 0 else y[9]\nexcept IndexError:\n    y = z
+try:\n    y = y * 2\nfinally:\n    y = y + 1
+try:\n    y = y.chunks\nexcept AttributeError:\n    y = y + 2
+try:\n    raise ValueError\nexcept ValueError:\n    y = y * 3
+try:\n    y = y * int(x[0, 0])\nexcept Exception as error:\n    y = y * 7
+try:\n    y = np.linalg.inv(x[:, :2] * (x[0, 1] - 1)) @ y\nexcept np.linalg.LinAlgError:\n    y = z
+try:\n    y = y + 1\nexcept ValueError:\n    SEEN.append(2)
+try:\n    y = y[5]\nexcept IndexError:\n    SEEN.append(2)
+try:\n    y = y + 1\nfinally:\n    SEEN.append(3)
+try:\n    with np.errstate(invalid='ignore'): raise ValueError\nexcept ValueError:\n    y = np.sqrt(-z)
+for u in (1, 2):\n    try:\n        y = y + u\n    except ValueError:\n        continue\n    else:\n        y = y * 2
+def gen():\n    nonlocal y\n    try:\n        yield 1\n        yield 2\n    finally:\n        y = y * 5\nfor _ in zip([0], gen()): pass
+def gen():\n    nonlocal y\n    with np.errstate(all='ignore'):\n        yield 1\n        y = y * 5\nfor _ in zip([0], gen()): pass
+def tried(u):\n    try:\n        return u[4]\n    except IndexError:\n        return u * 2\ny = tried(y)
+def tried(u):\n    try:\n        return u[0] + u\n    except IndexError:\n        return u * 2\ny = tried(y)
+y = half(y)
+y = half('y') if x[0, 0] > 1 else half(y)
+"""
+"""What handles exceptions."""
+
+ASKING = r"""
+y = y * hasattr(x, 'ndim') + hasattr(x, 'mean') * 2 + hasattr(x.sum(), 'hex') * 4
+y = y * (hasattr(x, 'chunks') + 1 + hasattr(x, 'held') * 2 + hasattr(x, '_node') * 4)
+y = y * (hasattr(x, '__array__') + 2 * hasattr(x, '__len__') + 4 * hasattr(x[0, 0], '__len__'))
+y = y * hasattr(x[0], 'mT')
+y = y * (hasattr(np, 'sqrt') + 2 * hasattr(TABLE, 'T'))
+y = y * getattr(x, 'ndim', 7)
+y = y * getattr(x, 'chunks', 7)
+y = y * getattr(x[0, 0], 'ndim', 3) + getattr(2, 'ndim', 5)
+y = y + getattr(x, 'T', None).sum()
+getattr(x, 'sort')(axis=0)
+getattr(SEEN, 'append')(1)
+getattr([y][0], 'fill')(2)
+y = getattr(np, 'sqrt')(y)
+y = getattr(y, 'sum')(axis=0)
+y = y + np.isscalar(x) + 2 * np.isscalar(x[0, 0]) + 4 * np.isscalar(x.sum())
+y = y + np.issubdtype(x.dtype, np.floating) + 2 * np.issubdtype(x.dtype, np.integer)
+y = y.astype(np.promote_types(x.dtype, 'f4'))
+y = y + np.can_cast(x.dtype, 'f4')
+y = y + np.can_cast(x, 'f4')
+y = y + np.broadcast_shapes(x.shape, y.shape)[0]
+y = y + sorted([3, 1])[0]
+y = y + sorted([x[0, 1], x[1, 0]])[0]
+y = y + sorted(x[1])[0]
+y = y + sorted((1, 2), key=lambda k: -k)[0]
+y = y + len({1, 2, 1})
+y = y + len({x[0, 0], x[0, 0], 1.0})
+y = y + (x[0, 0] in {0.0, 1.0})
+y = y + (x in {0.0, 1.0})
+y = y + len(set(x[0]))
+y = y + len({k for k in x.shape}) + sum({*x.shape, 7})
+y = y + len({x: 1})
+s = {1}; s |= {2}; y = y + len(s)
+y = y + isinstance(x.sum(), numbers.Number) + 2 * isinstance(x.ndim, numbers.Integral)
+y = y + isinstance(x, collections.abc.Iterable) + 2 * isinstance(x, collections.abc.Sequence)
+y = y + isinstance(x, np.ndarray | list) + 2 * isinstance(x.dtype, np.dtype)
+y = y + isinstance(x, collections.abc.Hashable) + 2 * isinstance(x[0, 0], float | int)
+y = y + callable(x) + 2 * callable(doubled)
+y, z = np.broadcast_arrays(y, z[0])
+v = np.broadcast_arrays(x, y)[0]; v += 1
+v = np.broadcast_arrays(x, y[0]); v[0][0] = 1
+y = np.broadcast_arrays(y, x[0, 0])[1]
+y = np.sort(y, axis=0)[::-1]
+y = np.dot(y, z.T) @ z
+np.dot(x[:, :2], y, x)
+y[:, :2].dot(z, x)
+np.take(y, [0, 1], 0, x)
+np.compress([True, False, True], x, 1, x[:, :2])
+y = y[:, :2].dot(z)
+y = np.unique(y)[:1] + z
+y = np.unique(y > 2) + z
+y = y + len(np.nonzero(y > 2)[0])
+y = y + y.nonzero()[0].shape[0]
+y = y + len(y.tolist()) + y.item(0)
+y = y[x.argsort(axis=0)[:, 0]]
+y = np.hstack([y, z])[:, 2:5]
+y = np.pad(y, 1)[:2, :3]
+y = np.pad(y, 1, lambda v, *args: SEEN.append(1))[:2, :3]
+v = np.diagonal(x); v += 1
+v = np.split(x, 2)[0]; v += 1
+v = np.split(y, 2)[0]; v += 1; z = y * 2
+v = np.meshgrid(x, copy=False)[0]; v += 1
+v = np.insert(x, 0, 1.0, axis=0); v += 1; z = z + v[0]
+v = np.linalg.qr(y)[1]; y = z + (v == v)
+y = y + np.allclose(y, y)
+y = y + np.array_equal(x, x)
+y = abs(np.fft.fft(y))
+np.fft.fft(y, None, 1, None, x)
+y = np.cov(y)[:1, :1] + z
+y = np.trace(y) + z
+y = np.isin(y, z) + z
+"""
+"""What asks what a value is, and calls what no kernel does."""
+
 MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
 """Items of a dictionary that Python builds one by one."""
 
 STATEMENTS = [
     line.replace("\\n", "\n    ").replace("MANY", MANY)
-    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING).split("\n")
+    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + ASKING).split("\n")
     if line
 ]
 """What functions do, one by one or several of them."""
@@ -278,6 +381,12 @@ def taken_options(v, l, **options):
 def doubled(u):
     return u * 2
 
+def half(u):
+    try:
+        return u / 2
+    except TypeError:
+        return 7
+
 def fact(k):
     return 1 if k < 2 else k * fact(k - 1)
 
@@ -295,8 +404,8 @@ counted = counter()
 def module(text: str) -> dict[str, Any]:
     """Return a module that has the function, and what it may read and change."""
     names: dict[str, Any] = {
-        "np": np, "math": math, "operator": operator, "reduce": reduce, "FACTOR": 2.0, "SEEN": [0],
-        "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
+        "np": np, "math": math, "operator": operator, "reduce": reduce, "numbers": numbers,
+        "collections": collections, "FACTOR": 2.0, "SEEN": [0], "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
     }  # fmt: skip
     exec(HELPERS + text, names)
     return names

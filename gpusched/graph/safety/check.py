@@ -9,7 +9,6 @@ instruction does is in the table of `instructions`.
 
 from __future__ import annotations
 
-import dis
 import inspect
 import sys
 import types
@@ -23,8 +22,10 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, package
 from gpusched.graph.safety import listed
+from gpusched.graph.safety.exceptions import first_handler
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
+    ATTRIBUTES,
     Items,
     Kind,
     Known,
@@ -42,10 +43,6 @@ from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import codes, instructions
 from gpusched.record.catalogue import CHANGING
 from gpusched.record.handlers import UFUNC_METHODS
-
-_RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}
-"""What handlers that Python itself adds put the stack and the variables back with."""
-
 
 def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
             outside: Outside) -> None:  # fmt: skip
@@ -242,27 +239,14 @@ class Code:
             self._step(place, self._states[place])
 
     def _check_handlers(self) -> None:
-        """Refuse handlers of exceptions; those of a ``with`` statement only pass them on.
-
-        So do those of comprehensions and generators, which put variables back before.
-        """
-        if not self.code.co_exceptiontable:
+        """Note handlers of exceptions, and refuse those of generators."""
+        handler = first_handler(self.code)
+        if handler is None:
             return
-        for entry in dis.Bytecode(self.code).exception_entries:  # type: ignore[attr-defined]
-            place = self._place(entry.target)
-            names = [i.opname for i in self.instructions[place : place + 2]]
-            if names != ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and not self._passes_on(place):
-                told = GraphBreak.OWN_HANDLES(f"handles exceptions{self._where(place)}")
-                raise Unsafe(told, placed=True)
-
-    def _passes_on(self, place: int) -> bool:
-        """Return whether a handler runs nothing of the user's before it raises again."""
-        for each in self.instructions[place:]:
-            if each.opname == "RERAISE":
-                return True
-            if each.opname not in _RESTORING and "STOPITERATION" not in each.argrepr:
-                break
-        return False
+        if self.code.co_flags & GENERATORS:
+            told = f"handles exceptions in a generator{self._where(self._place(handler))}"
+            raise Unsafe(GraphBreak.OWN_HANDLES(told), placed=True)
+        self.whole.outside.handles = True
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -391,8 +375,8 @@ class Code:
             self.use(owner)
             if name in listed.NAMES:
                 return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
-            if name in listed.ATTRIBUTES:
-                return listed.ATTRIBUTES[name]
+            if name in ATTRIBUTES:
+                return ATTRIBUTES[name]
         refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
 
     # Calls ------------------------------------------------------------------------------------
@@ -409,7 +393,9 @@ class Code:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"calls {listed.said(callee)} with {name}=")
         if isinstance(callee, Known) and callee.value is isinstance and len(args) == 2:
             self.use(args[0])
-            return listed.instance(args[1])
+            return listed.instance(args[1], self.whole.outside)
+        if isinstance(callee, Known) and (callee.value is getattr or callee.value is hasattr):
+            return self._ask_attribute(callee.value, args)
         raised = isinstance(callee, Known) and listed.is_error(callee.value)
         for kind in (*args, *names.values()):
             if not (raised and is_string(kind)):
@@ -425,6 +411,20 @@ class Code:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         self.whole.called(len(args))
         return Kind.OTHER
+
+    def _ask_attribute(self, function: Any, args: list[Any]) -> Any:
+        """Return the kind of what `getattr` or `hasattr` give.
+
+        Where nothing is known of the value, what stands in for them decides when it is recorded
+        (`gpusched.graph.safety.standins`): it gives no methods.
+        """
+        owner, name = args[0], args[1].value if isinstance(args[1], Known) else None
+        if type(name) is not str:
+            refuse(GraphBreak.OWN_ATTRIBUTE, "asks for an attribute whose name is not known")
+        if isinstance(owner, Known) and not is_constant(owner.value):
+            refuse(GraphBreak.OWN_ATTRIBUTE, f"asks for .{name} of {described(owner)}")
+        self.use(owner, *args[2:])
+        return Kind.NEW if function is hasattr else Kind.OTHER
 
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:
         """Return the kind of what a call gives whose arguments are not known."""

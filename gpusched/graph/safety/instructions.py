@@ -50,7 +50,6 @@ _SAID = {
     "DELETE_ATTR": "deletes an attribute",
     "STORE_GLOBAL": "sets a global variable",
     "DELETE_GLOBAL": "deletes a global variable",
-    "BUILD_SET": "builds a set",
 }
 """What is said of some instructions that are not listed."""
 
@@ -282,6 +281,18 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
     else:
         code.use(into, more)
         code.stack[place] = Kind.NEW
+    return None
+
+
+@rule("BUILD_SET")
+def _build_set(code: Code, i: dis.Instruction) -> Ways:
+    code.taken(int(i.arg or 0))
+    return code.push(Kind.NEW)
+
+
+@rule("SET_ADD SET_UPDATE")
+def _add_to_set(code: Code, i: dis.Instruction) -> Ways:
+    code.taken(1)
     return None
 
 

@@ -76,8 +76,31 @@ class Method:
 
 SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
 """NumPy's scalar types whose values never change; classes derived from them are not."""
+_ABSTRACT = {np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact,
+             np.floating, np.complexfloating}  # fmt: skip
+"""NumPy's types of which no scalar is: dtypes are compared with them."""
 CONSTANTS = SCALARS | {bool, int, float, complex, str, bytes, type(None), type(Ellipsis)}
 """Types whose values never change."""
+
+
+ATTRIBUTES = dict.fromkeys(
+    [
+        "bits",
+        "char",
+        "dtype",
+        "eps",
+        "itemsize",
+        "kind",
+        "name",
+        "nbytes",
+        "ndim",
+        "shape",
+        "size",
+        "tiny",
+    ],
+    Kind.NEW,
+) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type"], Kind.OTHER)
+"""Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 
 
 def is_constant(value: Any) -> bool:
@@ -87,7 +110,7 @@ def is_constant(value: Any) -> bool:
     if type(value) is slice:
         return all(map(is_constant, (value.start, value.stop, value.step)))
     if isinstance(value, type):
-        return value in SCALARS or value in (bool, int, float)
+        return value in SCALARS or value in _ABSTRACT or value in (bool, int, float)
     return type(value) in CONSTANTS or isinstance(value, np.dtype)
 
 

@@ -7,11 +7,14 @@ as its graph was made for functions that leave what they are given as it is: no 
 
 from __future__ import annotations
 
+import abc
+import collections.abc
 import functools
 import math
+import numbers
 import operator
 import types
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -19,9 +22,19 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
 from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_own, items_of
-from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
+from gpusched.record.catalogue import (
+    changing_place,
+    has,
+    has_signature,
+    method_has,
+    pure_methods,
+    recorded_form,
+)
 from gpusched.record.handlers import HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
+
+if TYPE_CHECKING:
+    from gpusched.graph.safety.outside import Outside
 
 
 class Unsafe(Exception):
@@ -38,9 +51,10 @@ def refuse(kind: GraphBreak, text: str) -> NoReturn:
 
 
 _MAKING = (
-    abs, all, any, bool, complex, dict, divmod, float, int, isinstance, len, list, pow, range,
-    round, slice, np.arange, np.array, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity,
-    np.iinfo, np.linspace, np.ones, np.zeros,
+    abs, all, any, bool, callable, complex, dict, divmod, float, frozenset, int, isinstance, len,
+    list, pow, range, round, set, slice, sorted, np.arange, np.array, np.broadcast_shapes,
+    np.can_cast, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity, np.iinfo, np.isscalar,
+    np.issubdtype, np.linspace, np.min_scalar_type, np.ones, np.promote_types, np.zeros,
 )  # fmt: skip
 """What makes something new of whatever it is given."""
 _OTHERS = (
@@ -50,27 +64,9 @@ _OTHERS = (
 _LISTED = frozenset(map(id, (*_MAKING, *_OTHERS, *SCALARS)))
 """By identity: nothing is asked of objects that are not known."""
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
-CALLING = (functools.reduce, max, min)
+CALLING = (functools.reduce, max, min, sorted)
 """What may call functions that it is given, each with two arguments at most."""
 
-ATTRIBUTES = dict.fromkeys(
-    [
-        "bits",
-        "char",
-        "dtype",
-        "eps",
-        "itemsize",
-        "kind",
-        "name",
-        "nbytes",
-        "ndim",
-        "shape",
-        "size",
-        "tiny",
-    ],
-    Kind.NEW,
-) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type"], Kind.OTHER)
-"""Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 EITHER = ("max", "min")
 """Attributes of what `numpy.finfo` returns that are methods of arrays."""
 CHANGING = ("append", "extend", "insert", "pop", "reverse")
@@ -80,7 +76,7 @@ CONVERTING = ("clip", "mean", "prod", "std", "sum", "var")
 would warn as complex numbers are converted (`gpusched.graph.safety.standins`)."""
 READING = ("get", "items", "keys", "values")
 """Methods of dictionaries."""
-NAMES = {*METHODS, "astype", *CHANGING, *READING}
+NAMES = {*METHODS, "astype", *CHANGING, *READING, *pure_methods()}
 """Methods that may be called."""
 
 
@@ -105,7 +101,16 @@ def is_listed(value: Any) -> bool:
         return True
     if isinstance(value, types.BuiltinFunctionType):
         return _computes(value)
-    return (type(value) in _NUMPY and value in HANDLERS) or recorded_form(value) is not None
+    return (type(value) in _NUMPY and _is_pure(value)) or recorded_form(value) is not None
+
+
+def _is_pure(function: Any) -> bool:
+    """Return whether a function of NumPy's is recorded, or is called by plans as it is.
+
+    What is known to leave its arguments alone is: plans call it on arrays that are computed, and
+    hold for what has the dtype and the shape that it had.
+    """
+    return function in HANDLERS or (has(function, "pure") and has_signature(function))
 
 
 def _computes(function: Any) -> bool:
@@ -130,8 +135,7 @@ def method_limit(name: str) -> float:
     """Return that of a method."""
     if name in ("conj", "conjugate"):
         return 0
-    found = limit(getattr(np, name, None)) if name in METHODS else math.inf
-    return found - 1
+    return limit(getattr(np, name, None)) - 1
 
 
 def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
@@ -188,14 +192,27 @@ def _ufunc_method(ufunc: np.ufunc, name: str, args: list[Any]) -> Any:
     return Kind.OTHER
 
 
-def instance(of: Any) -> Any:
+_ABSTRACT = {
+    id(value)
+    for module in (numbers, collections.abc)
+    for value in vars(module).values()
+    if type(value) is abc.ABCMeta
+}
+"""Abstract types of Python's own, by identity."""
+
+
+def instance(of: Any, outside: Outside) -> Any:
     """Return the kind of whether a value is of a type, or of one of several.
 
-    Only a type's own type has a say in that: what others would run is not looked at.
+    Only a type's own type has a say in that: what others would run is not looked at. Of Python's
+    abstract types it is noted which types have been registered.
     """
-    several = items_of(of)
+    union = isinstance(of, Known) and type(of.value) is types.UnionType
+    several = tuple(map(Known, of.value.__args__)) if union else items_of(of)
     for each in (of,) if several is None else several:
-        if not isinstance(each, Known) or type(each.value) is not type:
+        if isinstance(each, Known) and id(each.value) in _ABSTRACT:
+            outside.registrations()
+        elif not isinstance(each, Known) or type(each.value) not in (type, type(np.dtype)):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     return Kind.NEW
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.dtypes import SUPPORTED
+from gpusched.graph.safety.kinds import ATTRIBUTES, CONSTANTS
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.catalogue import has
 from gpusched.record.chunk import LazyChunk, chunks_in, is_scalar, node_of, recorder_of
@@ -62,6 +63,35 @@ def _type(value: Any) -> Any:
     if type(value) is not LazyChunk:
         return type(value)
     return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
+
+
+def _ask_attribute(function: Any, value: Any, name: str, *default: Any) -> Any:
+    """Do what `getattr` or `hasattr` do, of the array that a lazy chunk stands for.
+
+    What an attribute of others than plain values is, is their own affair; and a method is more than
+    its value.
+    """
+    kind = type(value)
+    if kind not in _PLAIN and kind is not LazyChunk:
+        _refuse(GraphBreak.OWN_ATTRIBUTE(f"asks a {kind.__name__} for .{name}"))
+    like = _like(_numpys(value)) if kind is LazyChunk else value
+    if function is getattr and hasattr(like, name):
+        if name not in ATTRIBUTES:
+            _refuse(GraphBreak.OWN_ATTRIBUTE(f"asks for .{name}"))
+        like = value
+    return function(like, name, *default)
+
+
+def _like(chunk: LazyChunk) -> Any:
+    """Return an array of a chunk's dtype and shape, or a scalar, that has what NumPy's have."""
+    found = np.broadcast_to(np.zeros((), chunk.dtype), chunk.shape)
+    return found[()] if is_scalar(chunk) else found
+
+
+def _is_scalar(function: Any, value: Any) -> bool:
+    """Return whether NumPy takes a value for a scalar."""
+    lazy = type(value) is LazyChunk
+    return is_scalar(_numpys(value)) if lazy else bool(function(value))
 
 
 def _as_array(value: Any, dtype: Any = None) -> Any:
@@ -115,6 +145,9 @@ def _converted(function: Callable[..., Any], value: Any, *args: Any, **kwargs: A
     return (_array if function is np.array else _as_array)(value, *args, **kwargs)
 
 
+_PLAIN = CONSTANTS | {list, tuple, dict, slice, np.ndarray}
+"""Types of values that have the attributes that Python or NumPy gave them."""
+
 _FILLING = (np.empty, np.full, np.ones, np.zeros)
 """What they make is an array of one number, and may be written to as one that is made of chunks."""
 
@@ -162,7 +195,8 @@ def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 
 _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions."""
-_ASKING = {np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size}
+_ASKING = {np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.ndim, np.result_type,
+           np.shape, np.size}  # fmt: skip
 """Those that compute nothing."""
 _QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round, np.sum}
 
@@ -177,7 +211,9 @@ def _is_quiet(function: Any) -> bool:
 _STANDING: dict[int, Callable[..., Any]] = {
     id(function): make
     for make, functions in (
+        (_ask_attribute, (getattr, hasattr)),
         (_is_instance, (isinstance,)),
+        (_is_scalar, (np.isscalar,)),
         (_converted, (np.array, np.asanyarray, np.asarray)),
         (_of_numbers, (np.arange, np.eye, np.identity, np.linspace)),
     )

@@ -1,0 +1,91 @@
+"""Handlers of exceptions: functions are recorded without them, until there is one to handle.
+
+Python notes beside the code of a function which handler an exception in which part of it goes to,
+and looks there only once one is raised. So a copy of the code without those notes does what the
+function does as long as nothing is raised, and otherwise raises to whoever has called it: while it
+is recorded, the recording ends, and the function runs on real arrays, with its handlers. A plan
+that raises ends in the same way (`gpusched.graph.running.segment.Segment.call_after`): values that
+the recording did not see cannot keep an exception from a handler.
+
+Handlers that Python adds itself stay: those of ``with`` statements and of comprehensions, which put
+back what was there before and raise again. A generator keeps all of its own, and is refused if it
+has others: it is ended by an exception where nobody goes on with it, which nobody sees.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from gpusched.record.bytecode import instructions
+
+_ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
+"""An entry of the table: only its first byte has the highest bit (CPython's InternalDocs, exception
+handling)."""
+
+_RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}
+"""What handlers that Python itself adds put the stack and the variables back with."""
+
+
+def first_handler(code: CodeType) -> int | None:
+    """Return where the first handler begins that is the user's; None if there is none.
+
+    Those of functions that are defined in a function are not its own.
+    """
+    return next((entry.target for _, entry in _entries(code) if not _passes_on(code, entry)), None)
+
+
+@lru_cache(maxsize=1024)
+def without_handlers(code: CodeType) -> CodeType:
+    """Return code in which, and in what is defined in which, no handler is the user's.
+
+    Examples
+    --------
+    >>> from gpusched.graph.safety.exceptions import without_handlers
+    >>> def halved(x):
+    ...     try:
+    ...         return x / 2
+    ...     except TypeError:
+    ...         return None
+    >>> halved("four") is None, halved(4)
+    (True, 2.0)
+    >>> halved.__code__ = without_handlers(halved.__code__)
+    >>> halved(4)
+    2.0
+    >>> halved("four")
+    Traceback (most recent call last):
+    ...
+    TypeError: unsupported operand type(s) for /: 'str' and 'int'
+    """
+    inner = tuple(
+        without_handlers(each) if isinstance(each, CodeType) else each for each in code.co_consts
+    )
+    table = b"".join(raw for raw, entry in _entries(code) if _passes_on(code, entry))
+    same = all(new is old for new, old in zip(inner, code.co_consts, strict=True))
+    if same and table == code.co_exceptiontable:
+        return code
+    return code.replace(co_consts=inner, co_exceptiontable=table)
+
+
+def _entries(code: CodeType) -> Iterator[tuple[bytes, Any]]:
+    """Yield each entry of the table, as it is written and as it is read."""
+    if code.co_exceptiontable:
+        read = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+        yield from zip(_ENTRY.findall(code.co_exceptiontable), read, strict=True)
+
+
+def _passes_on(code: CodeType, entry: Any) -> bool:
+    """Return whether a handler runs nothing of the user's before it raises again."""
+    following = [each for each in instructions(code) if each.offset >= entry.target]
+    if [each.opname for each in following[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
+        return True
+    for each in following:
+        if each.opname == "RERAISE":
+            return True
+        if each.opname not in _RESTORING and "STOPITERATION" not in each.argrepr:
+            break
+    return False
