@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,11 +13,12 @@ import pytest
 OTHERS = 5
 """Of tests that do not mention dask, one is run where so many of the others are."""
 
-_USES_DASK = re.compile(r"dask|\bda\.|chunk", re.IGNORECASE)
+_USES_DASK = re.compile(r"dask|\bda\.|chunk|lazy", re.IGNORECASE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every", type=int, default=1, help="run each n-th test only")
+    told = "run each n-th test that mentions dask, and of the others a fifth of that"
+    parser.addoption("--every", type=int, default=1, help=told)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def uses_dask(item: pytest.Item) -> bool:
-    """Return whether a test mentions dask: its name, its source, or that of a fixture of its own."""
+    """Return whether a test mentions dask: in its name, its source, or a fixture's source."""
     if _USES_DASK.search(item.nodeid):
         return True
     functions = [getattr(item, "function", None), *_fixtures(item)]
@@ -45,7 +46,7 @@ def _fixtures(item: pytest.Item) -> Iterable[Any]:
     return [each.func for definitions in found.values() for each in definitions]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _mentions_dask(function: Any) -> bool:
     try:
         return bool(_USES_DASK.search(inspect.getsource(function)))
