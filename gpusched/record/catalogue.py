@@ -260,11 +260,6 @@ def method_has(name: str, trait: str) -> bool:
     return name in NAMES.get(trait, {}).get(METHODS, "").split()
 
 
-def pure_methods() -> list[str]:
-    """Return the names of the arrays' methods that change nothing by themselves."""
-    return NAMES["pure"][METHODS].split()
-
-
 FUSIBLE = "__gpusched_fusible__"
 """Attribute of functions whose author asked for them to be recorded."""
 
@@ -412,19 +407,6 @@ def changing_place(function: Any) -> int | None:
     parameters = signature.parameters.values() if signature is not None else ()
     places = [k for k, p in enumerate(parameters) if p.name in CHANGING and p.kind <= 1]
     return min(places, default=None)
-
-
-def has_signature(function: Any) -> bool:
-    """Return whether it is known which parameters a function has.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.record.catalogue import has_signature
-    >>> has_signature(np.sort)
-    True
-    """
-    return _signature(function) is not None
 
 
 def _asked(given: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import dask.array as da
@@ -291,6 +291,32 @@ y = y + isinstance(x, collections.abc.Iterable) + 2 * isinstance(x, collections.
 y = y + isinstance(x, np.ndarray | list) + 2 * isinstance(x.dtype, np.dtype)
 y = y + isinstance(x, collections.abc.Hashable) + 2 * isinstance(x[0, 0], float | int)
 y = y + callable(x) + 2 * callable(doubled)
+y = y + (type(x) is np.ndarray) + 2 * (type(x[0, 0]) is np.float64) + 4 * (type(y) == list)
+y = y + (type(x) in (list, np.ndarray)) + 2 * (type(x.ndim) is not int) + 4 * (type(x) is type(y))
+y = y + (type(doubled) is type(abs))
+y = type(y)((2, 3)) * 0 + z
+y = y + len(type(x).__name__)
+type(SEEN).append(SEEN, 1)
+y = y + (type(x) == x.shape)
+f = partial(doubled); y = f(y)
+f = partial(np.multiply, z); y = f(y)
+f = partial(np.sum, axis=0); y = f(y)
+f = partial(np.add, y, z); f(x)
+f = partial(np.add, y, z, x); f()
+f = partial(np.clip, x, 0, 1); f(out=x)
+f = partial(np.clip, x, 0, out=x); f(1)
+f = partial(first_of, n=SEEN.append(1)); y = f(y)
+f = partial(partial(first_of, z), n=3); y = f()
+f = partial(add_to, x); f()
+y = sum(map(partial(first_of, n=2), [y, z]))
+y = sum(map(partial(np.multiply, 2), [y, z]))
+y = reduce(partial(np.add), [y, z])
+y = sum(map(doubled, [y, z]))
+y = sum(map(np.add, [y, z], [z, y]))
+w = sum(map(np.sqrt, [y], [x]))
+y = sum(map(lambda u: SEEN.append(1) or u, [y, z]))
+y = [*reversed([y, z])][0] + [*filter(None, [0, 3])][0]
+y = sum(filter(lambda u: u.ndim, [y, z]))
 y, z = np.broadcast_arrays(y, z[0])
 v = np.broadcast_arrays(x, y)[0]; v += 1
 v = np.broadcast_arrays(x, y[0]); v[0][0] = 1
@@ -404,8 +430,8 @@ counted = counter()
 def module(text: str) -> dict[str, Any]:
     """Return a module that has the function, and what it may read and change."""
     names: dict[str, Any] = {
-        "np": np, "math": math, "operator": operator, "reduce": reduce, "numbers": numbers,
-        "collections": collections, "FACTOR": 2.0, "SEEN": [0], "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
+        "np": np, "math": math, "operator": operator, "reduce": reduce, "partial": partial,
+        "numbers": numbers, "collections": collections, "FACTOR": 2.0, "SEEN": [0], "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
     }  # fmt: skip
     exec(HELPERS + text, names)
     return names

@@ -9,6 +9,7 @@ instruction does is in the table of `instructions`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import types
@@ -26,6 +27,7 @@ from gpusched.graph.safety.exceptions import first_handler
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
+    Applied,
     Items,
     Kind,
     Known,
@@ -118,6 +120,10 @@ class Examination:
                 self.use(*(each for name, of in kind.names for each in (Known(name), of)))
             elif isinstance(kind, Known):
                 self._use_value(kind.value, kind.name)
+            elif isinstance(kind, Applied):
+                if not (isinstance(kind.callee, Known) and is_python(kind.callee.value)):
+                    refuse(GraphBreak.OWN_CODE, "uses a partial application, and does not call it")
+                self.use(kind.callee, *kind.args, *(of for _, of in kind.names))
             elif isinstance(kind, Method) and kind.name in listed.EITHER:
                 self._passed[kind.name] = listed.method_limit(kind.name)
             elif isinstance(kind, Method):
@@ -385,6 +391,11 @@ class Code:
         """Return the kind of a call's result."""
         if callee is Kind.LEAVING:
             return Known(None)
+        if isinstance(callee, Applied):
+            names = {**dict(callee.names), **names}
+            return self.call(callee.callee, [*callee.args, *args], names)
+        if isinstance(callee, Known) and callee.value is functools.partial and args:
+            return Applied(args[0], tuple(args[1:]), tuple(names.items()))
         if isinstance(callee, Known) and is_python(callee.value):
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
@@ -394,6 +405,9 @@ class Code:
         if isinstance(callee, Known) and callee.value is isinstance and len(args) == 2:
             self.use(args[0])
             return listed.instance(args[1], self.whole.outside)
+        if isinstance(callee, Known) and callee.value is type and len(args) == 1:
+            self.use(args[0])
+            return Kind.TYPE
         if isinstance(callee, Known) and (callee.value is getattr or callee.value is hasattr):
             return self._ask_attribute(callee.value, args)
         raised = isinstance(callee, Known) and listed.is_error(callee.value)
@@ -405,7 +419,7 @@ class Code:
         if isinstance(callee, Known):
             found = listed.function(callee.value, args, names)
             self.whole.outside.kernel(callee.value)
-            self.whole.called(2 if any(callee.value is f for f in listed.CALLING) else -1)
+            self.whole.called(listed.most_given(callee.value, args))
             return found
         if callee not in (Kind.OTHER, Kind.NEW):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")

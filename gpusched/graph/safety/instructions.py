@@ -22,6 +22,7 @@ from gpusched.graph.safety.kinds import (
     is_one,
     is_own,
     is_string,
+    is_type,
     items_of,
 )
 from gpusched.graph.safety.listed import described, refuse
@@ -102,7 +103,7 @@ _rules({
         (i.argval, code.stack)
     ],
     "GET_ITER BINARY_SLICE YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
-    "BUILD_SLICE COMPARE_OP CONTAINS_OP TO_BOOL UNARY_INVERT "
+    "BUILD_SLICE TO_BOOL UNARY_INVERT "
     "UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE": lambda code, i: _replace(code, i, Kind.NEW),
 })  # fmt: skip
 
@@ -111,6 +112,14 @@ def _replace(code: Code, i: dis.Instruction, kind: Kind) -> None:
     """Put something on the stack instead of what an instruction takes off."""
     code.taken(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
     code.push(kind)
+
+
+@rule("COMPARE_OP CONTAINS_OP")
+def _compare(code: Code, i: dis.Instruction) -> Ways:
+    given = code.pop(2)
+    if not all(map(is_type, given)):
+        code.use(*given)
+    return code.push(Kind.NEW)
 
 
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
@@ -253,6 +262,8 @@ def _store(code: Code, i: dis.Instruction) -> Ways:
 @rule("IS_OP")
 def _is(code: Code, i: dis.Instruction) -> Ways:
     left, right = code.pop(2)
+    if is_type(left) and is_type(right) and Kind.TYPE in (left, right):
+        return code.push(Kind.NEW)
     if not any(isinstance(kind, Known) and is_one(kind.value) for kind in (left, right)):
         # Another constant without any difference may be another object.
         refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")

@@ -22,6 +22,7 @@ class Kind(enum.Enum):
     TEXT = "a string that the function formats"
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
+    TYPE = "a type that the function asks a value for"
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
     MIXED = "a value that gpusched cannot determine"
@@ -64,6 +65,15 @@ class Options:
 
 class Filling(Options):
     """An empty dictionary that is nowhere but on the stack, as with lists."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A partial application that the function makes."""
+
+    callee: Any
+    args: tuple[Any, ...]
+    names: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -152,6 +162,14 @@ def is_own(kind: Any) -> bool:
     """Return whether a change of a value is seen by nobody else; nothing changes a tuple."""
     constant = isinstance(kind, Known) and is_constant(kind.value)
     return constant or isinstance(kind, Items) or kind in (Kind.NEW, Kind.TEXT)
+
+
+def is_type(kind: Any) -> bool:
+    """Return whether a value is a type, or several, that are compared as objects are."""
+    several = items_of(kind)
+    if several is not None:
+        return all(map(is_type, several))
+    return kind is Kind.TYPE or (isinstance(kind, Known) and type(kind.value) is type)
 
 
 def is_string(kind: Any) -> bool:

@@ -22,14 +22,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
 from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_own, items_of
-from gpusched.record.catalogue import (
-    changing_place,
-    has,
-    has_signature,
-    method_has,
-    pure_methods,
-    recorded_form,
-)
+from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
 
@@ -58,13 +51,13 @@ _MAKING = (
 )  # fmt: skip
 """What makes something new of whatever it is given."""
 _OTHERS = (
-    enumerate, functools.reduce, max, min, np.asanyarray, np.asarray, np.errstate, operator.getitem,
-    sum, tuple, zip,
+    enumerate, filter, functools.reduce, map, max, min, np.asanyarray, np.asarray, np.errstate,
+    operator.getitem, reversed, sum, tuple, zip,
 )  # fmt: skip
 _LISTED = frozenset(map(id, (*_MAKING, *_OTHERS, *SCALARS)))
 """By identity: nothing is asked of objects that are not known."""
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
-CALLING = (functools.reduce, max, min, sorted)
+_CALLING = (filter, functools.reduce, max, min, sorted)
 """What may call functions that it is given, each with two arguments at most."""
 
 EITHER = ("max", "min")
@@ -76,7 +69,7 @@ CONVERTING = ("clip", "mean", "prod", "std", "sum", "var")
 would warn as complex numbers are converted (`gpusched.graph.safety.standins`)."""
 READING = ("get", "items", "keys", "values")
 """Methods of dictionaries."""
-NAMES = {*METHODS, "astype", *CHANGING, *READING, *pure_methods()}
+NAMES = {*METHODS, "astype", *CHANGING, *READING}
 """Methods that may be called."""
 
 
@@ -101,16 +94,7 @@ def is_listed(value: Any) -> bool:
         return True
     if isinstance(value, types.BuiltinFunctionType):
         return _computes(value)
-    return (type(value) in _NUMPY and _is_pure(value)) or recorded_form(value) is not None
-
-
-def _is_pure(function: Any) -> bool:
-    """Return whether a function of NumPy's is recorded, or is called by plans as it is.
-
-    What is known to leave its arguments alone is: plans call it on arrays that are computed, and
-    hold for what has the dtype and the shape that it had.
-    """
-    return function in HANDLERS or (has(function, "pure") and has_signature(function))
+    return (type(value) in _NUMPY and value in HANDLERS) or recorded_form(value) is not None
 
 
 def _computes(function: Any) -> bool:
@@ -135,7 +119,15 @@ def method_limit(name: str) -> float:
     """Return that of a method."""
     if name in ("conj", "conjugate"):
         return 0
-    return limit(getattr(np, name, None)) - 1
+    found = limit(getattr(np, name, None)) if name in METHODS else math.inf
+    return found - 1
+
+
+def most_given(called: Any, args: list[Any]) -> int:
+    """Return how many arguments at most a call gives functions that it is given; -1 for no calls."""
+    if called is map:
+        return len(args) - 1
+    return 2 if any(called is each for each in _CALLING) else -1
 
 
 def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
@@ -212,9 +204,18 @@ def instance(of: Any, outside: Outside) -> Any:
     for each in (of,) if several is None else several:
         if isinstance(each, Known) and id(each.value) in _ABSTRACT:
             outside.registrations()
-        elif not isinstance(each, Known) or type(each.value) not in (type, type(np.dtype)):
+        elif not _is_plain_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     return Kind.NEW
+
+
+def _is_plain_type(kind: Any) -> bool:
+    """Return whether a value is a type that does not decide what its instances are.
+
+    What stands in for `type` itself is no type.
+    """
+    kinds = type, type(np.dtype)
+    return isinstance(kind, Known) and type(kind.value) in kinds and kind.value is not type
 
 
 def is_changed_by(callee: Any) -> bool:

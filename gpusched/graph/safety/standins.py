@@ -65,6 +65,15 @@ def _type(value: Any) -> Any:
     return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
 
 
+def _asked_type(function: Any, value: Any) -> Any:
+    """Return the type of a value, or of what a lazy chunk stands for."""
+    if type(value) is LazyChunk:
+        return _type(_numpys(value))
+    if callable(value) and not isinstance(value, type):
+        _refuse(GraphBreak.OWN_DECIDES("asks of what type a function is"))
+    return function(value)
+
+
 def _ask_attribute(function: Any, value: Any, name: str, *default: Any) -> Any:
     """Do what `getattr` or `hasattr` do, of the array that a lazy chunk stands for.
 
@@ -212,6 +221,7 @@ _STANDING: dict[int, Callable[..., Any]] = {
     id(function): make
     for make, functions in (
         (_ask_attribute, (getattr, hasattr)),
+        (_asked_type, (type,)),
         (_is_instance, (isinstance,)),
         (_is_scalar, (np.isscalar,)),
         (_converted, (np.array, np.asanyarray, np.asarray)),
