@@ -8,10 +8,8 @@ as its graph was made for functions that leave what they are given as it is: no 
 from __future__ import annotations
 
 import abc
-import collections.abc
 import functools
 import math
-import numbers
 import operator
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -184,25 +182,17 @@ def _ufunc_method(ufunc: np.ufunc, name: str, args: list[Any]) -> Any:
     return Kind.OTHER
 
 
-_ABSTRACT = {
-    id(value)
-    for module in (numbers, collections.abc)
-    for value in vars(module).values()
-    if type(value) is abc.ABCMeta
-}
-"""Abstract types of Python's own, by identity."""
-
-
 def instance(of: Any, outside: Outside) -> Any:
     """Return the kind of whether a value is of a type, or of one of several.
 
-    Only a type's own type has a say in that: what others would run is not looked at. Of Python's
-    abstract types it is noted which types have been registered.
+    Only a type's own type has a say in that: what others would run is not looked at. An abstract
+    type answers for each type of values once, and again after types have been registered with one
+    (``ABCMeta.__instancecheck__``), which is noted.
     """
     union = isinstance(of, Known) and type(of.value) is types.UnionType
     several = tuple(map(Known, of.value.__args__)) if union else items_of(of)
     for each in (of,) if several is None else several:
-        if isinstance(each, Known) and id(each.value) in _ABSTRACT:
+        if isinstance(each, Known) and type(each.value) is abc.ABCMeta:
             outside.registrations()
         elif not _is_plain_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
