@@ -290,6 +290,12 @@ y = y + isinstance(x.sum(), numbers.Number) + 2 * isinstance(x.ndim, numbers.Int
 y = y + isinstance(x, collections.abc.Iterable) + 2 * isinstance(x, collections.abc.Sequence)
 y = y + isinstance(x, np.ndarray | list) + 2 * isinstance(x.dtype, np.dtype)
 y = y + isinstance(x, collections.abc.Hashable) + 2 * isinstance(x[0, 0], float | int)
+K = int | np.ndarray | list; y = y + isinstance(x, K) + 2 * isinstance(x, (str | None, float | K))
+K = np.ndarray | None; y = y + (x == K) + (K == K)
+y = y * np.iterable(x) + 2 * np.iterable(x[0, 0]) + 4 * np.iterable(3)
+y = y + np.indices((2, 3)).sum(axis=0) + np.indices(x.shape)[1]
+if x.ndim != 2: raise np.exceptions.AxisError(f'{x.ndim}')
+if x.ndim == 2: raise np.exceptions.AxisError(f'{x.ndim}')
 y = y + callable(x) + 2 * callable(doubled)
 y = y + (type(x) is np.ndarray) + 2 * (type(x[0, 0]) is np.float64) + 4 * (type(y) == list)
 y = y + (type(x) in (list, np.ndarray)) + 2 * (type(x.ndim) is not int) + 4 * (type(x) is type(y))

@@ -228,11 +228,17 @@ def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
 # Operators and items ----------------------------------------------------------------------------
 
 
+_NONE, _NONE_TYPE = Known(None), Known(type(None))
+
+
 @rule("BINARY_OP")
 def _binary(code: Code, i: dis.Instruction) -> Ways:
     if i.argrepr == "[]":
         return _subscript(code, i)
     left, right = code.pop(2)
+    if i.argrepr == "|" and all(is_type(k) or k == _NONE for k in (left, right)):
+        # Several types, as `isinstance` takes them.
+        return code.push(Items(tuple(_NONE_TYPE if k == _NONE else k for k in (left, right))))
     formats = "%" in i.argrepr and is_string(left)
     code.use(right, *(() if formats else (left,)))
     if i.argrepr.endswith("=") and not is_own(left):

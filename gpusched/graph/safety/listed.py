@@ -44,8 +44,8 @@ def refuse(kind: GraphBreak, text: str) -> NoReturn:
 _MAKING = (
     abs, all, any, bool, callable, complex, dict, divmod, float, frozenset, int, isinstance, len,
     list, pow, range, round, set, slice, sorted, np.arange, np.array, np.broadcast_shapes,
-    np.can_cast, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity, np.iinfo, np.isscalar,
-    np.issubdtype, np.linspace, np.min_scalar_type, np.ones, np.promote_types, np.zeros,
+    np.can_cast, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity, np.iinfo,
+    np.indices, np.isscalar, np.issubdtype, np.iterable, np.linspace, np.min_scalar_type, np.ones, np.promote_types, np.zeros,
 )  # fmt: skip
 """What makes something new of whatever it is given."""
 _OTHERS = (
@@ -76,7 +76,7 @@ def is_error(made: Any) -> bool:
 
     A function that raises one runs twice: while it is recorded, and on real arrays.
     """
-    return (
+    return made is np.exceptions.AxisError or (
         type(made) is type
         and issubclass(made, BaseException)
         and isinstance(made.__init__, types.WrapperDescriptorType)
@@ -192,7 +192,9 @@ def instance(of: Any, outside: Outside) -> Any:
     union = isinstance(of, Known) and type(of.value) is types.UnionType
     several = tuple(map(Known, of.value.__args__)) if union else items_of(of)
     for each in (of,) if several is None else several:
-        if isinstance(each, Known) and type(each.value) is abc.ABCMeta:
+        if items_of(each) is not None:
+            instance(each, outside)
+        elif isinstance(each, Known) and type(each.value) is abc.ABCMeta:
             outside.registrations()
         elif not _is_plain_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")

@@ -97,10 +97,9 @@ def _like(chunk: LazyChunk) -> Any:
     return found[()] if is_scalar(chunk) else found
 
 
-def _is_scalar(function: Any, value: Any) -> bool:
-    """Return whether NumPy takes a value for a scalar."""
-    lazy = type(value) is LazyChunk
-    return is_scalar(_numpys(value)) if lazy else bool(function(value))
+def _asked(function: Any, value: Any) -> bool:
+    """Return what a function says of an array by its dtype and its shape alone."""
+    return bool(function(_like(_numpys(value)) if type(value) is LazyChunk else value))
 
 
 def _as_array(value: Any, dtype: Any = None) -> Any:
@@ -223,9 +222,9 @@ _STANDING: dict[int, Callable[..., Any]] = {
         (_ask_attribute, (getattr, hasattr)),
         (_asked_type, (type,)),
         (_is_instance, (isinstance,)),
-        (_is_scalar, (np.isscalar,)),
+        (_asked, (np.isscalar, np.iterable)),
         (_converted, (np.array, np.asanyarray, np.asarray)),
-        (_of_numbers, (np.arange, np.eye, np.identity, np.linspace)),
+        (_of_numbers, (np.arange, np.eye, np.identity, np.indices, np.linspace)),
     )
     for function in functions
 }
