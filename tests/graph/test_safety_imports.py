@@ -93,7 +93,8 @@ def imports(draw: st.DrawFn) -> str:
 
 @given(imports())
 def test_what_is_followed_is_what_python_does(finder: Finder, text: str) -> None:
-    names: dict[str, Any] = {"__package__": "helped_p.q", "__spec__": ModuleSpec("helped_p.q.x", None)}
+    spec = importlib.machinery.ModuleSpec("helped_p.q.x", None)
+    names: dict[str, Any] = {"__package__": "helped_p.q", "__spec__": spec}
     exec(f"def f():\n    {text}\n    return found", names)
     outside = Outside()
     code = Code(Examination(outside), names["f"], names["f"].__code__, None)
@@ -140,7 +141,7 @@ def by_place(x: Any) -> Any:
 
 
 def of_no_package(x: Any) -> Any:
-    from .....examining import why_unsafe
+    from .....examining import why_unsafe  # type: ignore[import-not-found]
 
     return why_unsafe or x
 

@@ -47,6 +47,7 @@ np.nan_to_num(x, copy=False)
 np.add.at(x, 0, 1)
 add_to(x)
 f = np.sqrt; f(y, x)
+again(x)
 reduce(add_to_first, [x, y])
 SEEN.append(1)
 SEEN.append(x)
@@ -421,6 +422,9 @@ def half(u):
 
 def fact(k):
     return 1 if k < 2 else k * fact(k - 1)
+
+def again(u, g=None, k=0):
+    return g(u, u) if k else again(u, np.sqrt, 1)
 
 def counter():
     calls = [0]

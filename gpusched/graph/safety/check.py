@@ -101,6 +101,7 @@ class Examination:
         self.outside.function(function)
         given = None if args is None else _given(function, args, names or {})
         if given is None or function in self._running:
+            self.use(*(given or {}).values())
             given = dict.fromkeys(parameters(function.__code__), Kind.OTHER)
             defaults = function.__defaults__ or (), (function.__kwdefaults__ or {}).values()
             self.use(*(Known(value, "a default") for value in chain.from_iterable(defaults)))
@@ -432,7 +433,8 @@ class Code:
         Where nothing is known of the value, what stands in for them decides when it is recorded
         (`gpusched.graph.safety.standins`): it gives no methods.
         """
-        owner, name = args[0], args[1].value if isinstance(args[1], Known) else None
+        owner, known = args[0] if args else Kind.MIXED, args[1:2]
+        name = known[0].value if known and isinstance(known[0], Known) else None
         if type(name) is not str:
             refuse(GraphBreak.OWN_ATTRIBUTE, "asks for an attribute whose name is not known")
         if isinstance(owner, Known) and not is_constant(owner.value):
