@@ -301,7 +301,7 @@ y = y + callable(x) + 2 * callable(doubled)
 y = y + (type(x) is np.ndarray) + 2 * (type(x[0, 0]) is np.float64) + 4 * (type(y) == list)
 y = y + (type(x) in (list, np.ndarray)) + 2 * (type(x.ndim) is not int) + 4 * (type(x) is type(y))
 y = y + (type(doubled) is type(abs))
-y = type(y)((2, 3)) * 0 + z
+y = type(y.sum())(2) + z
 y = y + len(type(x).__name__)
 type(SEEN).append(SEEN, 1)
 y = y + (type(x) == x.shape)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.config import ChoiceError
@@ -204,7 +206,8 @@ def with_nothing_to_handle(recorder: Recorder, function: Callable[..., Any], /, 
         raise StoppedError(_may_handle("what other arrays than NumPy's raise"))
     warned = len(recorder.warned)
     try:
-        found = function(*args, **kwargs)
+        with np.errstate():  # As it is now: `with` statements do not put it back.
+            found = function(*args, **kwargs)
     except (UnrecordableError, OverrideError, ChoiceError):
         raise
     except Exception as error:

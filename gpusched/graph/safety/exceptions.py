@@ -7,25 +7,20 @@ is recorded, the recording ends, and the function runs on real arrays, with its 
 that raises ends in the same way (`gpusched.graph.running.segment.Segment.call_after`): values that
 the recording did not see cannot keep an exception from a handler.
 
-Handlers that Python adds itself stay: those of ``with`` statements and of comprehensions, which put
-back what was there before and raise again. A generator keeps all of its own, and is refused if it
-has others: it is ended by an exception where nobody goes on with it, which nobody sees.
+What leaves a ``with`` statement in that way has left `numpy.errstate` as it was there, which is put
+back where the recording ends (`gpusched.graph.running.traced.with_nothing_to_handle`). Code keeps
+handlers that Python adds itself where it has no others: those of ``with`` statements and of
+comprehensions, which put back what was there before and raise again. A generator with handlers of
+the user's is refused: where nobody goes on with it, it is ended by an exception that nobody sees.
 """
 
 from __future__ import annotations
 
 import dis
-import re
-from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType
-from typing import Any
 
 from gpusched.record.bytecode import instructions
-
-_ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
-"""An entry of the table: only its first byte has the highest bit (CPython's InternalDocs, exception
-handling)."""
 
 _RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}
 """What handlers that Python itself adds put the stack and the variables back with."""
@@ -36,12 +31,17 @@ def first_handler(code: CodeType) -> int | None:
 
     Those of functions that are defined in a function are not its own.
     """
-    return next((entry.target for _, entry in _entries(code) if not _passes_on(code, entry)), None)
+    if not code.co_exceptiontable:
+        return None
+    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    return next((each.target for each in entries if not _passes_on(code, each.target)), None)
 
 
 @lru_cache(maxsize=1024)
 def without_handlers(code: CodeType) -> CodeType:
-    """Return code in which, and in what is defined in which, no handler is the user's.
+    """Return code that does the same until an exception is raised, which it does not handle.
+
+    So does what is defined in it.
 
     Examples
     --------
@@ -64,23 +64,16 @@ def without_handlers(code: CodeType) -> CodeType:
     inner = tuple(
         without_handlers(each) if isinstance(each, CodeType) else each for each in code.co_consts
     )
-    table = b"".join(raw for raw, entry in _entries(code) if _passes_on(code, entry))
+    table = code.co_exceptiontable if first_handler(code) is None else b""
     same = all(new is old for new, old in zip(inner, code.co_consts, strict=True))
     if same and table == code.co_exceptiontable:
         return code
     return code.replace(co_consts=inner, co_exceptiontable=table)
 
 
-def _entries(code: CodeType) -> Iterator[tuple[bytes, Any]]:
-    """Yield each entry of the table, as it is written and as it is read."""
-    if code.co_exceptiontable:
-        read = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
-        yield from zip(_ENTRY.findall(code.co_exceptiontable), read, strict=True)
-
-
-def _passes_on(code: CodeType, entry: Any) -> bool:
+def _passes_on(code: CodeType, handler: int) -> bool:
     """Return whether a handler runs nothing of the user's before it raises again."""
-    following = [each for each in instructions(code) if each.offset >= entry.target]
+    following = [each for each in instructions(code) if each.offset >= handler]
     if [each.opname for each in following[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
         return True
     for each in following:

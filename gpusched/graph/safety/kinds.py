@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from types import EllipsisType, NoneType
+from abc import ABCMeta
+from types import EllipsisType, NoneType, UnionType
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,8 @@ def is_type(kind: Any) -> bool:
     several = items_of(kind)
     if several is not None:
         return all(map(is_type, several))
-    return kind is Kind.TYPE or (isinstance(kind, Known) and type(kind.value) is type)
+    plain = type, ABCMeta, UnionType
+    return kind is Kind.TYPE or (isinstance(kind, Known) and type(kind.value) in plain)
 
 
 def is_string(kind: Any) -> bool:
