@@ -145,7 +145,7 @@ NAMES: dict[str, dict[str, str]] = {
     "fresh": {
         METHODS: "clip copy flatten",
         "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like "
-        "ravel_multi_index stack where zeros_like",
+        "ravel_multi_index searchsorted stack where zeros_like",
     },
     "pure": {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "

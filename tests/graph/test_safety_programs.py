@@ -254,6 +254,52 @@ y = half('y') if x[0, 0] > 1 else half(y)
 """
 """What handles exceptions."""
 
+MASKED = r"""
+y = np.sqrt(z * z); y[y > 2] -= 1
+y = np.sqrt(z * z); y[(y > 2) & (x > 1)] *= z.max()
+y = np.sqrt(z * z); y[y > 2] /= 0
+y = np.floor(x); m = x == 3; y[m] = np.log(y[m]) * 2
+y = np.floor(x); m = y != 0; y[m] = 1 / y[m]
+y = np.floor(x); m = y != 0; y[m] = 1 / y[m] + z[m]
+y = np.floor(x); m = y != 0; y[m] = 1 / y[m] + z[z > 1][0]
+y = np.floor(x); m = y != 0; y[m] = y[y > 1][0]
+y = np.floor(x); m = y > 1; y[m] = y[m].astype(int) + 0.5
+y = np.floor(x).astype(int) if x[0, 1] > 0 else np.floor(y); y[y > 2] = y[y > 2] * 2.5
+y = np.floor(x); y[y > 1e9] = y[y > 1e9] - 1
+y = np.floor(x); m = y > 2; v = y[m]; v += 1; z = z * v.sum(); y[m] = v
+y = np.floor(x); m = y > 2; v = y[m]; y[m] = 0; z = z * len(v); y[m] = v
+y = np.floor(x); m = y > 2; v = y[m]; m &= x > 3; y[m] = v
+y = np.floor(x); m = y > 2; v = y[m]; w = v; v += 1; z = z + w.sum()
+y = np.floor(x); m = y > 2; v = y[m]; w = v[:1]; v += 1; z = z + w.sum()
+y = np.floor(x); m = y > 2; p = [y[m], y[m]]; p[0] += 1; z = z + p[1].sum()
+y = np.floor(x); m = y > 2; y[m], z[m] = z[m], y[m]
+y = np.floor(x); m = y > 2; z[m] = y[m]; y[~m] = z[~m]
+y = np.floor(x); m = y[0] > 1; y[:, m] -= 1
+y = np.floor(x); m = y[:, 1] > 1; y[m] -= 1
+y = np.floor(x); m = y > 2; y.T[m.T] += 1
+x[x > 2] -= 1
+m = x > 2; x[m] = x[m] + 1
+p = [x, y]; p[True == True] += 1
+p = [x, y]; p[x.ndim == 2] += 1
+p = [x, y].copy(); p[x.ndim == 2] += 1
+v = np.add(1, 1); v *= [x]; v[x.ndim == 2] += 1
+y = np.floor(x); y[x.ndim == 2] += 1
+y = np.floor(x); v = y[y > 2]; v[:] = 3; z = z + v.sum()
+y = np.searchsorted(np.arange(4.0), x, side='right'); y[x == 3] -= 1
+y = np.searchsorted(np.arange(4.0), x[0, 0]); y[x == 3] -= 1
+p = [u * 2 for u in (y, z)]; p.pop(); y = p[0]
+p = [u for u in (x, z)]; p.append(y); p[0] += 1
+p = [u for u in (x, z)]; p.pop(); p[0] = y; y = p[0] * 2
+y = np.floor(x); m = y > 2; y[m] = np.modf(y[m])[0]
+y = np.floor(x); m = y > 2; y[m] = np.maximum(y[m], z[m], y[m])
+y = np.floor(x); m = y > 2; y[m] = y[m] ** 2 + y[m] ** 3 + 2 ** y[m]
+y = np.floor(x); m = y > 2; y[m] = -y[m]; z[m] = abs(y[m]) if m.any() else 3
+y = np.floor(x) * 1j; m = x > 2; y[m] *= 2; y = abs(y)
+y = np.floor(x); m = x > 2; y[m] *= 2j
+y = np.floor(x); m = x > 2; v = y[m] * 2j; z = z + v.sum().real
+"""
+"""What computes with elements that a mask chooses."""
+
 ASKING = r"""
 y = y * hasattr(x, 'ndim') + hasattr(x, 'mean') * 2 + hasattr(x.sum(), 'hex') * 4
 y = y * (hasattr(x, 'chunks') + 1 + hasattr(x, 'held') * 2 + hasattr(x, '_node') * 4)
@@ -365,7 +411,7 @@ MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
 
 STATEMENTS = [
     line.replace("\\n", "\n    ").replace("MANY", MANY)
-    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + ASKING).split("\n")
+    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + MASKED + ASKING).split("\n")
     if line
 ]
 """What functions do, one by one or several of them."""

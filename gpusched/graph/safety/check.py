@@ -35,6 +35,7 @@ from gpusched.graph.safety.kinds import (
     Options,
     is_constant,
     is_format,
+    is_new,
     is_own,
     is_string,
     joined,
@@ -133,7 +134,7 @@ class Examination:
             elif kind is Kind.TEXT:
                 # Which depends on `numpy.set_printoptions`, where numbers are NumPy's.
                 refuse(GraphBreak.OWN_CODE, "formats a string, and does not only raise it")
-            elif kind not in (Kind.OTHER, Kind.NEW):
+            elif kind is not Kind.OTHER and not is_new(kind):
                 refuse(GraphBreak.OWN_CODE, f"uses {kind.value}")
 
     def _use_value(self, value: Any, name: str) -> None:
@@ -392,6 +393,9 @@ class Code:
         """Return the kind of a call's result."""
         if callee is Kind.LEAVING:
             return Known(None)
+        if callee is Kind.COMPREHENSION:
+            self.use(*args)
+            return Kind.NEW
         if isinstance(callee, Applied):
             names = {**dict(callee.names), **names}
             return self.call(callee.callee, [*callee.args, *args], names)

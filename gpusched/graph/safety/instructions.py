@@ -19,6 +19,8 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Options,
     is_constant,
+    is_new,
+    is_numeric,
     is_one,
     is_own,
     is_string,
@@ -119,7 +121,7 @@ def _compare(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(2)
     if not all(map(is_type, given)):
         code.use(*given)
-    return code.push(Kind.NEW)
+    return code.push(Kind.MASK if i.opname == "COMPARE_OP" else Kind.NEW)
 
 
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
@@ -215,7 +217,9 @@ def _make_function(code: Code, i: dis.Instruction) -> Ways:
     before = code.stack, code.variables
     code.inside(inner)
     code.stack, code.variables = before
-    return code.push(Kind.NEW)
+    # Until Python 3.12: nobody can write a function with such a parameter.
+    builds = inner.co_varnames[:1] == (".0",) and not inner.co_flags & GENERATORS
+    return code.push(Kind.COMPREHENSION if builds else Kind.NEW)
 
 
 @rule("SET_FUNCTION_ATTRIBUTE")
@@ -243,6 +247,10 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
     code.use(right, *(() if formats else (left,)))
     if i.argrepr.endswith("=") and not is_own(left):
         refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
+    if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
+        return code.push(Kind.MASK)
+    if i.argrepr.endswith("=") and left is Kind.ARRAY and is_numeric(right):
+        return code.push(Kind.ARRAY)
     return code.push(Kind.TEXT if formats else Kind.NEW)
 
 
@@ -254,13 +262,13 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
     if number is not None and -len(items) <= number < len(items):
         return code.push(items[number])
     code.use(owner, index)
-    return code.push(Kind.OTHER)
+    return code.push(Kind.ARRAY if owner is Kind.ARRAY and index is Kind.MASK else Kind.OTHER)
 
 
 @rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
 def _store(code: Code, i: dis.Instruction) -> Ways:
     given = code.taken(-dis.stack_effect(i.opcode, i.arg, jump=False))
-    if given[0 if i.opname == "DELETE_SUBSCR" else 1] is not Kind.NEW:
+    if not is_new(given[0 if i.opname == "DELETE_SUBSCR" else 1]):
         refuse(GraphBreak.OWN_ASSIGNS, "assigns to elements of an array")
     return None
 

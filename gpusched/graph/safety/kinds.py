@@ -20,6 +20,11 @@ class Kind(enum.Enum):
     NEW = "a value of its own"
     """An array, list or dictionary that this call has made, which shares memory with nothing that
     it is given; or something that never changes, such as a number."""
+    ARRAY = "a new array"
+    """Of these an array, or a number of NumPy's, and no list: what a mask chooses of it is a copy."""
+    MASK = "whether a comparison holds"
+    """Of these a truth value, or an array of such."""
+    COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"
     TEXT = "a string that the function formats"
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
@@ -162,7 +167,12 @@ def items_of(kind: Any) -> tuple[Any, ...] | None:
 def is_own(kind: Any) -> bool:
     """Return whether a change of a value is seen by nobody else; nothing changes a tuple."""
     constant = isinstance(kind, Known) and is_constant(kind.value)
-    return constant or isinstance(kind, Items) or kind in (Kind.NEW, Kind.TEXT)
+    return constant or isinstance(kind, Items) or kind is Kind.TEXT or is_new(kind)
+
+
+def is_new(kind: Any) -> bool:
+    """Return whether the function has made a value that it may change."""
+    return kind in (Kind.NEW, Kind.ARRAY, Kind.MASK)
 
 
 def is_type(kind: Any) -> bool:
@@ -172,6 +182,12 @@ def is_type(kind: Any) -> bool:
         return all(map(is_type, several))
     plain = type, ABCMeta, UnionType
     return kind is Kind.TYPE or (isinstance(kind, Known) and type(kind.value) in plain)
+
+
+def is_numeric(kind: Any) -> bool:
+    """Return whether a value is a number, or an array of its own."""
+    number = isinstance(kind, Known) and type(kind.value) in (bool, int, float, complex)
+    return number or kind in (Kind.ARRAY, Kind.MASK)
 
 
 def is_string(kind: Any) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
-from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_own, items_of
+from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_new, is_own, items_of
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
@@ -48,6 +48,8 @@ _MAKING = (
     np.indices, np.isscalar, np.issubdtype, np.iterable, np.linspace, np.min_scalar_type, np.ones, np.promote_types, np.zeros,
 )  # fmt: skip
 """What makes something new of whatever it is given."""
+_ARRAYS = (np.arange, np.empty, np.eye, np.full, np.identity, np.linspace, np.ones, np.zeros)
+"""Of these, what makes an array."""
 _OTHERS = (
     enumerate, filter, functools.reduce, map, max, min, np.asanyarray, np.asarray, np.errstate,
     operator.getitem, reversed, sum, tuple, zip,
@@ -145,14 +147,17 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         return Kind.STATE
     given = "copy" in names or len(args) > 2
+    array = has(called, "fresh") or (isinstance(called, np.ufunc) and called.nout == 1)
+    if array or any(called is each for each in _ARRAYS):
+        return Kind.ARRAY
     if isinstance(called, np.ufunc):
-        made = called.nout == 1
+        made = False
     elif id(called) in _LISTED:
         # A type of numbers returns an array that is of it already, `numpy.array` if it is asked to.
         made = called in _MAKING and not (called is np.array and given)
         made = made or (called in SCALARS and all(map(is_own, args)))
     else:
-        made = is_error(called) or _computes(called) or has(called, "fresh")
+        made = is_error(called) or _computes(called)
     return Kind.NEW if made else Kind.OTHER
 
 
@@ -168,14 +173,16 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
     if name in CONVERTING and ("dtype" in names or len(args) > 1 + (name == "clip")):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
-    return Kind.NEW if copies or method_has(name, "fresh") else Kind.OTHER
+    if name == "copy":
+        return Kind.NEW  # It may be a list's.
+    return Kind.ARRAY if copies or method_has(name, "fresh") else Kind.OTHER
 
 
 def _ufunc_method(ufunc: np.ufunc, name: str, args: list[Any]) -> Any:
     told = f"{ufunc.__name__}.{name}"
     if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None:
         refuse(GraphBreak.OWN_CALLS, f"calls {told}, which is not recorded")
-    if name == "at" and (not args or args[0] is not Kind.NEW):
+    if name == "at" and not (args and is_new(args[0])):
         refuse(GraphBreak.OWN_CHANGES, f"calls {told} of an array that is not new")
     if len(args) > (4 if name == "reduceat" else 3):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {told} with out=")
