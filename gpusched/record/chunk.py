@@ -224,7 +224,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __ne__(self, other: Any) -> Any:
         return super().__ne__(self._compared(other))
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # noqa: PLE0309
         # Arrays have no hash, scalars that of their value.
         self._recorder.stop(GraphBreak.VALUES("hashes a chunk"))
 

@@ -39,7 +39,7 @@ class Chosen:
         """Return the elements, one after the other."""
         self.recorder.broke("getitem", GraphBreak.INDEX("elements that a mask chooses"))
         given = LazyChunk(self.recorder, self.array), LazyChunk(self.recorder, self.mask)
-        return compute(self.recorder, getitem, given, {})._node  # type: ignore[no-any-return]
+        return compute(self.recorder, getitem, given, {})._node
 
     def guarded(self) -> LazyChunk:
         """Return the array with a one wherever the mask chooses nothing."""

@@ -170,7 +170,7 @@ def nested(x: Any) -> Any:
     try:
         with np.errstate(all="ignore"):
             try:
-                return [a for a in (x, 2)][0] + sum(b for b in (x, 1))
+                return max([a * 1 for a in (x, 2)]) + sum(b for b in (x, 1))
             finally:
                 x = 1
     except (ValueError, TypeError) as error:

@@ -134,14 +134,14 @@ def dotted(x: Any) -> Any:
 
 
 def by_place(x: Any) -> Any:
+    from ..graph.examining import np as numpy  # noqa: TID252
     from . import examining as module  # noqa: F401
-    from ..graph.examining import np as numpy
 
     return numpy.sqrt(x)
 
 
 def of_no_package(x: Any) -> Any:
-    from .....examining import why_unsafe  # type: ignore[import-not-found]
+    from .....examining import why_unsafe  # type: ignore[import-not-found]  # noqa: TID252
 
     return why_unsafe or x
 

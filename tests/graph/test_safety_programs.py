@@ -251,7 +251,7 @@ def tried(u):\n    try:\n        return u[4]\n    except IndexError:\n        re
 def tried(u):\n    try:\n        return u[0] + u\n    except IndexError:\n        return u * 2\ny = tried(y)
 y = half(y)
 y = half('y') if x[0, 0] > 1 else half(y)
-"""
+"""  # noqa: E501
 """What handles exceptions."""
 
 MASKED = r"""
@@ -411,7 +411,9 @@ MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
 
 STATEMENTS = [
     line.replace("\\n", "\n    ").replace("MANY", MANY)
-    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + MASKED + ASKING).split("\n")
+    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + MASKED + ASKING).split(
+        "\n"
+    )
     if line
 ]
 """What functions do, one by one or several of them."""
@@ -487,7 +489,8 @@ def module(text: str) -> dict[str, Any]:
     """Return a module that has the function, and what it may read and change."""
     names: dict[str, Any] = {
         "np": np, "math": math, "operator": operator, "reduce": reduce, "partial": partial,
-        "numbers": numbers, "collections": collections, "FACTOR": 2.0, "SEEN": [0], "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
+        "numbers": numbers, "collections": collections, "FACTOR": 2.0, "SEEN": [0], "STATE": {"n": 2},
+        "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
     }  # fmt: skip
     exec(HELPERS + text, names)
     return names

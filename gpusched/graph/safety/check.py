@@ -47,6 +47,7 @@ from gpusched.record.bytecode import codes, instructions
 from gpusched.record.catalogue import CHANGING
 from gpusched.record.handlers import UFUNC_METHODS
 
+
 def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
             outside: Outside) -> None:  # fmt: skip
     """Raise `Unsafe` if a function may not be given lazy chunks.

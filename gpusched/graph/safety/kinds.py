@@ -21,7 +21,7 @@ class Kind(enum.Enum):
     """An array, list or dictionary that this call has made, which shares memory with nothing that
     it is given; or something that never changes, such as a number."""
     ARRAY = "a new array"
-    """Of these an array, or a number of NumPy's, and no list: what a mask chooses of it is a copy."""
+    """Of these an array, or a number of NumPy's: what a mask chooses of it is a copy."""
     MASK = "whether a comparison holds"
     """Of these a truth value, or an array of such."""
     COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"

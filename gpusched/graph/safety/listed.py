@@ -45,7 +45,8 @@ _MAKING = (
     abs, all, any, bool, callable, complex, dict, divmod, float, frozenset, int, isinstance, len,
     list, pow, range, round, set, slice, sorted, np.arange, np.array, np.broadcast_shapes,
     np.can_cast, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity, np.iinfo,
-    np.indices, np.isscalar, np.issubdtype, np.iterable, np.linspace, np.min_scalar_type, np.ones, np.promote_types, np.zeros,
+    np.indices, np.isscalar, np.issubdtype, np.iterable, np.linspace, np.min_scalar_type, np.ones,
+    np.promote_types, np.zeros,
 )  # fmt: skip
 """What makes something new of whatever it is given."""
 _ARRAYS = (np.arange, np.empty, np.eye, np.full, np.identity, np.linspace, np.ones, np.zeros)
@@ -124,7 +125,7 @@ def method_limit(name: str) -> float:
 
 
 def most_given(called: Any, args: list[Any]) -> int:
-    """Return how many arguments at most a call gives functions that it is given; -1 for no calls."""
+    """Return how many arguments a call gives functions that it is given; -1 if it calls none."""
     if called is map:
         return len(args) - 1
     return 2 if any(called is each for each in _CALLING) else -1
