@@ -489,8 +489,8 @@ def module(text: str) -> dict[str, Any]:
     """Return a module that has the function, and what it may read and change."""
     names: dict[str, Any] = {
         "np": np, "math": math, "operator": operator, "reduce": reduce, "partial": partial,
-        "numbers": numbers, "collections": collections, "FACTOR": 2.0, "SEEN": [0], "STATE": {"n": 2},
-        "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
+        "numbers": numbers, "collections": collections, "FACTOR": 2.0, "SEEN": [0],
+        "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
     }  # fmt: skip
     exec(HELPERS + text, names)
     return names
