@@ -109,7 +109,8 @@ class LazyChunk(NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype:
         """The dtype, as NumPy's array has it."""
-        return self._like.dtype
+        known = getattr(self._view, "dtype", None)
+        return self._like.dtype if known is None else known
 
     @property
     def __numpy_dtype__(self) -> np.dtype:

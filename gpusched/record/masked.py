@@ -41,6 +41,11 @@ class Chosen:
         given = LazyChunk(self.recorder, self.array), LazyChunk(self.recorder, self.mask)
         return compute(self.recorder, getitem, given, {})._node
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the elements."""
+        return self.array.dtype
+
     def guarded(self) -> LazyChunk:
         """Return the array with a one wherever the mask chooses nothing."""
         found: Any = np.where(

@@ -85,10 +85,10 @@ def _of_chosen(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, inputs: tu
         found = computed_with(recorder, lambda *given: elementwise(recorder, ufunc, given), inputs)
         if found is None or found.array.dtype.kind == "c":
             return None
-        if changes and not np.can_cast(found.array.dtype, chunk._known.dtype, "same_kind"):
+        if changes and not np.can_cast(found.array.dtype, chunk.dtype, "same_kind"):
             return None
         if changes:
-            found.array = recorder.cast(found.array, chunk._known.dtype)
+            found.array = recorder.cast(found.array, chunk.dtype)
     except UnfusibleError:
         return None
     if not changes:

@@ -256,6 +256,20 @@ y = half('y') if x[0, 0] > 1 else half(y)
 
 MASKED = r"""
 y = np.sqrt(z * z); y[y > 2] -= 1
+y = 1 - x; y[y > 2] -= 1; z[z > 2] -= 1
+y = x + 0; y[y > 2] *= 2
+y = x * 1.0; y[y > 2] *= 2
+y = -x; y[y > 2] *= 2
+y = x / 2; y -= 1; y[y > 2] *= 2
+y = (x + y) * 2; y[y > 2] *= 2
+p = 2 * [x]; p[x.ndim == 2] += 1
+p = [x] + [y]; p[x.ndim != 2] += 1
+p = [y]; p += x + 0; p[x.ndim == 2] += 1
+p = [y]; p += np.floor(x); p[x.ndim == 2] += 1
+p = (x, y) + (z,); p[x.ndim != 2].sort()
+p = [x]; p *= 2; p[x.ndim == 2] += 1
+p = np.int64(2) * [x]; p[x.ndim == 2] += 1
+p = [x] * np.floor(2.5).astype(int); p[x.ndim == 2] += 1
 y = np.sqrt(z * z); y[(y > 2) & (x > 1)] *= z.max()
 y = np.sqrt(z * z); y[y > 2] /= 0
 y = np.floor(x); m = x == 3; y[m] = np.log(y[m]) * 2

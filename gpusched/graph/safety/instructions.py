@@ -105,8 +105,8 @@ _rules({
         (i.argval, code.stack)
     ],
     "GET_ITER BINARY_SLICE YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
-    "BUILD_SLICE TO_BOOL UNARY_INVERT "
-    "UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE": lambda code, i: _replace(code, i, Kind.NEW),
+    "UNARY_NEGATIVE": lambda code, i: _replace(code, i, Kind.ARRAY),
+    "BUILD_SLICE TO_BOOL UNARY_INVERT UNARY_NOT UNARY_POSITIVE": lambda code, i: _replace(code, i, Kind.NEW),
 })  # fmt: skip
 
 
@@ -249,9 +249,25 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
         refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
     if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
         return code.push(Kind.MASK)
-    if i.argrepr.endswith("=") and left is Kind.ARRAY and is_numeric(right):
+    if not formats and _makes_array(i.argrepr, left, right):
         return code.push(Kind.ARRAY)
     return code.push(Kind.TEXT if formats else Kind.NEW)
+
+
+def _makes_array(operator: str, left: Any, right: Any) -> bool:
+    """Return whether an operator gives an array or a number, or something without items.
+
+    Lists have but two operators, and no numbers are added to them: they are repeated, and ``+=``
+    has them longer by what an array shows.
+    """
+    if operator.rstrip("=") in ("-", "/", "//", "**", "@"):
+        return True
+    if operator.endswith("="):
+        return left is Kind.ARRAY and is_numeric(right)
+    if operator == "*":
+        fractions = [k for k in (left, right) if isinstance(k, Known) and type(k.value) is float]
+        return bool(fractions)
+    return operator == "+" and (is_numeric(left) or is_numeric(right))
 
 
 @rule("BINARY_SUBSCR")
