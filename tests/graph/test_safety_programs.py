@@ -237,6 +237,33 @@ try:\n    y = y[7]\nexcept IndexError:\n    y = z
 try:\n    y = y[:1] if x[0, 1] > 0 else y[9]\nexcept IndexError:\n    y = z
 try:\n    y = y * 2\nfinally:\n    y = y + 1
 try:\n    y = y.chunks\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y.chunks[0]\nexcept AttributeError:\n    y += 2; y[y > 3] *= 2
+try:\n    y = y.chunks\nexcept AttributeError:\n    x += 2
+try:\n    v = y.chunks; x += 2\nexcept AttributeError:\n    y = y + 2
+try:\n    v = doubled.chunks; x += 2\nexcept AttributeError:\n    y = y + 2
+try:\n    v = chosen(x).chunks; x += 2\nexcept AttributeError:\n    y = y + 2
+try:\n    v = chosen(x).chunks; v(x)\nexcept AttributeError:\n    y = y + 2
+try:\n    v = chosen(x).chunks\nexcept AttributeError:\n    v = chosen(x)\nv(x)
+try:\n    y = y + chosen(x).number\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y.hex\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y + len(x.sum().hex())\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y + x.sum().is_integer()\nexcept AttributeError:\n    y = y + 2
+try:\n    w = x.held\nexcept AttributeError:\n    w = z\nelse:\n    w = y\nfinally:\n    y = y + 1\ny = w + y
+try:\n    raise AttributeError('no')\nexcept AttributeError:\n    y = y * 3
+try:\n    y = y.chunks\nexcept AttributeError:\n    try:\n        y = y.blocks\n    except AttributeError:\n        y = y - 3
+with np.errstate(invalid='ignore'):\n    try:\n        y = y.chunks\n    except AttributeError:\n        y = np.sqrt(-y)\ny = np.sqrt(y)
+try:\n    with np.errstate(invalid='ignore'): y = y.chunks\nexcept AttributeError:\n    y = np.sqrt(-z)
+try:\n    y = y.chunks\nexcept AttributeError as error:\n    y = y * len(str(error))
+try:\n    y = y.chunks\nexcept (AttributeError, TypeError):\n    y = y * 3
+try:\n    y = y[7].chunks\nexcept AttributeError:\n    y = y * 3
+try:\n    y = int(y.chunks)\nexcept AttributeError:\n    y = y * float(x[0, 1])
+v = x\ntry:\n    v = y * 2; w = v.chunks\nexcept AttributeError:\n    v += 1
+v = y * 2\ntry:\n    v = x; w = v.chunks\nexcept AttributeError:\n    v += 1
+def tried(u):\n    try:\n        return u.chunks\n    except AttributeError:\n        return u * 2\ny = tried(y)
+try:\n    y = tried_badly(y)\nexcept AttributeError:\n    y = y * 3
+try:\n    y = y + SEEN.chunks\nexcept AttributeError:\n    y = y * 3
+try:\n    y = y + len([y, n][0].chunks)\nexcept AttributeError:\n    y = y * 3
+for k in (1, 2):\n    try:\n        y = y.chunks\n    except AttributeError:\n        y = y + k; continue
 try:\n    raise ValueError\nexcept ValueError:\n    y = y * 3
 try:\n    y = y * int(x[0, 0])\nexcept Exception as error:\n    y = y * 7
 try:\n    y = np.linalg.inv(x[:, :2] * (x[0, 1] - 1)) @ y\nexcept np.linalg.LinAlgError:\n    y = z
@@ -476,6 +503,14 @@ def taken_options(v, l, **options):
 def doubled(u):
     return u * 2
 
+def adds(u):
+    u += 1
+
+def chosen(u):
+    return doubled
+
+doubled.chunks, doubled.number = adds, 5
+
 def half(u):
     try:
         return u / 2
@@ -484,6 +519,9 @@ def half(u):
 
 def fact(k):
     return 1 if k < 2 else k * fact(k - 1)
+
+def tried_badly(u):
+    return u.nothing + u[9]
 
 def again(u, g=None, k=0):
     return g(u, u) if k else again(u, np.sqrt, 1)

@@ -7,6 +7,11 @@ is recorded, the recording ends, and the function runs on real arrays, with its 
 that raises ends in the same way (`gpusched.graph.running.segment.Segment.call_after`): values that
 the recording did not see cannot keep an exception from a handler.
 
+``except AttributeError`` stays where a function handles nothing else: there it asks for what no
+array has, and goes on without it. A function that is recorded reads another class by this name,
+whose exceptions only lazy chunks raise (`gpusched.record.chunk.LackingError`), for attributes that
+no array of NumPy's has; any other exception ends the recording as above.
+
 What leaves a ``with`` statement in that way has left `numpy.errstate` as it was there, which is put
 back where the recording ends (`gpusched.graph.running.traced.with_nothing_to_handle`). Code keeps
 handlers that Python adds itself where it has no others: those of ``with`` statements and of
@@ -17,8 +22,9 @@ the user's is refused: where nobody goes on with it, it is ended by an exception
 from __future__ import annotations
 
 import dis
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
+from typing import Any
 
 from gpusched.record.bytecode import instructions
 
@@ -26,15 +32,36 @@ _RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_F
 """What handlers that Python itself adds put the stack and the variables back with."""
 
 
+_ASKING = ["PUSH_EXC_INFO", "LOAD_GLOBAL", "CHECK_EXC_MATCH"]
+"""How a handler of exceptions of one global class begins."""
+
+
+def entries(code: CodeType) -> list[Any]:
+    """Return the table of handlers: where an exception in which part of the code goes to."""
+    if not code.co_exceptiontable:
+        return []
+    return list(dis.Bytecode(code).exception_entries)  # type: ignore[attr-defined]
+
+
+def only_asks(code: CodeType) -> bool:
+    """Return whether all handlers of the user's in code are for `AttributeError`."""
+    own = [each.target for each in entries(code) if not passes_on(code, each.target)]
+    return bool(own) and all(map(partial(_is_for_attributes, code), own))
+
+
+def _is_for_attributes(code: CodeType, handler: int) -> bool:
+    first = [each for each in instructions(code) if each.offset >= handler][:3]
+    names = [each.opname for each in first]
+    return names == _ASKING and first[1].argval == AttributeError.__name__
+
+
 def first_handler(code: CodeType) -> int | None:
     """Return where the first handler begins that is the user's; None if there is none.
 
     Those of functions that are defined in a function are not its own.
     """
-    if not code.co_exceptiontable:
-        return None
-    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
-    return next((each.target for each in entries if not _passes_on(code, each.target)), None)
+    found = (each.target for each in entries(code) if not passes_on(code, each.target))
+    return next(found, None)
 
 
 @lru_cache(maxsize=1024)
@@ -64,14 +91,15 @@ def without_handlers(code: CodeType) -> CodeType:
     inner = tuple(
         without_handlers(each) if isinstance(each, CodeType) else each for each in code.co_consts
     )
-    table = code.co_exceptiontable if first_handler(code) is None else b""
+    stays = first_handler(code) is None or only_asks(code)
+    table = code.co_exceptiontable if stays else b""
     same = all(new is old for new, old in zip(inner, code.co_consts, strict=True))
     if same and table == code.co_exceptiontable:
         return code
     return code.replace(co_consts=inner, co_exceptiontable=table)
 
 
-def _passes_on(code: CodeType, handler: int) -> bool:
+def passes_on(code: CodeType, handler: int) -> bool:
     """Return whether a handler runs nothing of the user's before it raises again."""
     following = [each for each in instructions(code) if each.offset >= handler]
     if [each.opname for each in following[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:

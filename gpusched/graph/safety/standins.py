@@ -24,7 +24,14 @@ from gpusched.emit.dtypes import SUPPORTED
 from gpusched.graph.safety.kinds import ATTRIBUTES, CONSTANTS
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.catalogue import has
-from gpusched.record.chunk import LazyChunk, chunks_in, is_scalar, node_of, recorder_of
+from gpusched.record.chunk import (
+    LackingError,
+    LazyChunk,
+    chunks_in,
+    is_scalar,
+    node_of,
+    recorder_of,
+)
 from gpusched.record.handlers import HANDLERS
 from gpusched.record.record import Recorder
 
@@ -38,6 +45,8 @@ def stand_in(function: Any, recorder: Recorder) -> Any:
 
     It keeps no recorder, and with it no arrays: functions hold each other until they are collected.
     """
+    if function is AttributeError:
+        return LackingError
     if any(function is each for each in _FILLING):
         return partial(_filled, ref(recorder), function)
     make = _STANDING.get(id(function))
