@@ -57,8 +57,6 @@ def shown(x: Any) -> Any:
     return found * part.sum()
 
 
-
-
 @pytest.mark.parametrize("function", [shown])
 def test_what_is_read_is_chosen(function: Any) -> None:
     outside = examined(function, [Kind.OTHER], {}).outside

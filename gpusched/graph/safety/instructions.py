@@ -219,14 +219,14 @@ def _make_function(code: Code, i: dis.Instruction) -> Ways:
     code.stack, code.variables = before
     # Until Python 3.12: nobody can write a function with such a parameter.
     builds = inner.co_varnames[:1] == (".0",) and not inner.co_flags & GENERATORS
-    return code.push(Kind.COMPREHENSION if builds else Kind.NEW)
+    return code.push(Kind.COMPREHENSION if builds else Kind.FUNCTION)
 
 
 @rule("SET_FUNCTION_ATTRIBUTE")
 def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
     """Follow what MAKE_FUNCTION's flags were until Python 3.12."""
     code.taken(2)
-    return code.push(Kind.NEW)
+    return code.push(Kind.FUNCTION)
 
 
 # Operators and items ----------------------------------------------------------------------------
@@ -489,12 +489,14 @@ def _intrinsic(code: Code, i: dis.Instruction) -> Ways:
 # Exceptions -----------------------------------------------------------------------------------
 
 
-_rules({
-    "PUSH_EXC_INFO": lambda code, i: code.pop(1) and code.push(Kind.OTHER, Kind.OTHER),
-    "WITH_EXCEPT_START": lambda code, i: code.push(Kind.NEW),
-    "POP_EXCEPT": lambda code, i: code.pop(1) and None,
-    "RERAISE": lambda code, i: [],
-})
+_rules(
+    {
+        "PUSH_EXC_INFO": lambda code, i: code.pop(1) and code.push(Kind.OTHER, Kind.OTHER),
+        "WITH_EXCEPT_START": lambda code, i: code.push(Kind.NEW),
+        "POP_EXCEPT": lambda code, i: code.pop(1) and None,
+        "RERAISE": lambda code, i: [],
+    }
+)
 
 
 @rule("CHECK_EXC_MATCH")
