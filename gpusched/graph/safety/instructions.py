@@ -106,7 +106,8 @@ _rules({
     ],
     "GET_ITER BINARY_SLICE YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
     "UNARY_NEGATIVE": lambda code, i: _replace(code, i, Kind.ARRAY),
-    "BUILD_SLICE TO_BOOL UNARY_INVERT UNARY_NOT UNARY_POSITIVE": lambda code, i: _replace(code, i, Kind.NEW),
+    "BUILD_SLICE TO_BOOL UNARY_INVERT UNARY_NOT UNARY_POSITIVE":
+        lambda code, i: _replace(code, i, Kind.NEW),
 })  # fmt: skip
 
 
