@@ -129,7 +129,10 @@ def assembled(recorder: Recorder, parts: Sequence[tuple[Box, Node]], like: Node)
     before: int | None = None
     for index, node in parts:
         gather_apart(recorder, [node])
-        # What has been computed already is copied by a kernel without operations.
+        computed = recorder.done.get(id(node))
+        if computed is not None:
+            # It is copied by a kernel without operations: a sum would be one of what is copied.
+            node = recorder.leaf_in(computed, node.dtype, node.shape)
         found = groups([node], recorder.done, recorder.contents)
         *others, last = found or [Group((node,), node.shape, ())]
         for group in others:

@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="run none, and write the page")
     parser.add_argument("--thinner", type=int, default=1, help="run an n-th as many tests")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT",
-                        help="count with the gpusched of another checkout instead, for comparison")  # fmt: skip
+                        help="count with the gpusched of another checkout instead")  # fmt: skip
     parser.add_argument("--sources", default="https://github.com", help="where repositories are")
     chosen = parser.parse_args()
     names = chosen.only or [n for n in PACKAGES if not (chosen.missing and n in kept())]
