@@ -2,7 +2,9 @@
 
 ``python -m tests.peers.compatibility`` is ``make test-ecosystem``; ``--only flox xgcm`` runs some,
 ``--missing`` those of which nothing is kept, ``--page`` none, and writes the page of what is kept
-in ``compatibility.json``. It fails if a test fails fused that passes plain.
+in ``compatibility.json``. ``--before /a/checkout`` runs the tests that were run last with the
+gpusched of another checkout, whose counts stand beside the others. It fails if a test fails fused
+that passes plain.
 """
 
 from __future__ import annotations
