@@ -398,7 +398,8 @@ class Segment:
         self.calling.one_by_one(registers, reported=True)
         if self.examined().handles:
             told = f"your function may handle a {type(error).__name__}"
-            self.called(self.without(GraphBreak.OWN_HANDLES(told)), key)
+            short = isinstance(error, MemoryError)  # There may be room the next time.
+            self.called(self.without(GraphBreak.OWN_HANDLES(told)), None if short else key)
         else:
             self.called(self.refused(error, GraphBreak.RECORDING, inputs, registers), key)
 
