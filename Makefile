@@ -125,7 +125,8 @@ test-peers-common: $(VENV)/.test
 
 # Hours; writes docs/reference/compatibility.md. ARGS="--only flox xgcm" measures those packages and
 # keeps what was measured of the others, --missing those of which nothing is kept;
-# --sources /folder takes clones that lie there, as /folder/dask/dask-ml.
+# --sources /folder takes clones that lie there, as /folder/dask/dask-ml; --before /a/checkout counts
+# with the gpusched of another checkout, for the column beside today's.
 test-ecosystem: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -m tests.peers.compatibility $(ARGS)

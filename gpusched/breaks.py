@@ -111,10 +111,7 @@ class GraphBreak(enum.Enum):
     # What a function of the user's own does.
     OWN_ASSIGNS = "build the result with np.where instead of assigning to elements"
     OWN_CHANGES = "write x = x + y instead of x += y for what the function has been given"
-    OWN_HANDLES = (
-        "handle exceptions outside of the function, or mark it with @gpusched.fusible if none is "
-        "of NumPy"
-    )
+    OWN_HANDLES = "handle exceptions outside of the function: where one is raised, it runs as it is"
     OWN_DECIDES = (
         "keep to NumPy calls: use np.where instead of if, and slices instead of loops over an array"
     )

@@ -155,11 +155,11 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
 
 
-def commit() -> str:
+def commit(checkout: Path = ROOT) -> str:
     """Return the short name of the commit that is checked out, and whether files differ from it."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(ROOT), *arguments]
+        command = ["git", "-C", str(checkout), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     return git("rev-parse", "--short", "HEAD") + (" and changes" if git("status", "-s") else "")

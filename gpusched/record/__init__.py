@@ -3,8 +3,8 @@
 In the order of calls: `chunk` is the lazy chunk, which finds in `handlers` what records a NumPy
 function: `ufuncs`, `assignments`, `functions`, `reductions`, `moments`, `segments`, `scans`,
 `gradients`, `searches` (places among sorted numbers), `selection` (medians and quantiles),
-`gathers` (elements chosen by integers), sliding `windows`, `written` (functions that NumPy has in
-Python, by their own code), and `recorded`, which is how users'
+`gathers` (elements chosen by integers), `masked` (by masks), sliding `windows`, `written`
+(functions that NumPy has in Python, by their own code), and `recorded`, which is how users'
 kernels and our own functions record themselves; `complexes` are NumPy's functions of complex
 numbers, on their `parts`; `steps` are a program's calls, and `calls` those that a function makes;
 `branches` are the ways that it goes by what a chunk holds, and `callers` finds the user's lines;

@@ -14,6 +14,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.compound import Box, Compound
 from gpusched.record.handlers import records_special
+from gpusched.record.masked import chosen
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 
@@ -24,6 +25,12 @@ def _assign(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> Non
     For a number, a mask chooses elements, or all of what its axes lead to. Anything else chooses
     positions along each axis, by itself. An array is written to what slices and positions choose.
     """
+    view = chosen(value)
+    mine = type(index) is LazyChunk and chunk._fresh and chunk.shape and chunk.dtype.kind != "c"
+    if view is not None and mine and index._node is view.mask and index.shape == chunk.shape:
+        number = _converted(recorder, chunk, view.guarded())
+        chunk._node = recorder.apply("where", (view.mask, number, chunk._node), chunk.dtype)
+        return None
     if type(value) in (LazyChunk, np.ndarray) and chunk._fresh and chunk.shape:
         return _write(recorder, chunk, index, value)
     plain = type(value) in PYTHON_SCALARS or (

@@ -145,7 +145,7 @@ NAMES: dict[str, dict[str, str]] = {
     "fresh": {
         METHODS: "clip copy flatten",
         "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like "
-        "ravel_multi_index stack where zeros_like",
+        "ravel_multi_index searchsorted stack where zeros_like",
     },
     "pure": {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "
@@ -153,17 +153,17 @@ NAMES: dict[str, dict[str, str]] = {
         "std sum swapaxes take tolist trace transpose var",
         "numpy": """
 all allclose amax amin angle any append argmax argmin argpartition argsort argwhere around
-array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_to
-choose clip column_stack compress concatenate convolve copy corrcoef correlate count_nonzero cov
-cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit dstack ediff1d
-einsum empty_like expand_dims extract fix flatnonzero flip fliplr flipud full_like gradient
-histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose iscomplexobj
-isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
-nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
-nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile
-piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape result_type
-roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack std sum
-swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
+array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_arrays
+broadcast_to choose clip column_stack compress concatenate convolve copy corrcoef correlate
+count_nonzero cov cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit
+dstack ediff1d einsum empty_like expand_dims extract fix flatnonzero flip fliplr flipud full_like
+gradient histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
+iscomplexobj isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid
+min moveaxis nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin
+nanpercentile nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition
+percentile piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape
+result_type roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack
+std sum swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
 unravel_index unwrap vander var vdot vsplit vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",

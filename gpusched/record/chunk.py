@@ -49,6 +49,10 @@ _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
 """The defaults of NumPy's `astype`."""
 
 
+class LackingError(AttributeError):
+    """NumPy's arrays have no attribute of that name, nor has the scalar that a chunk stands for."""
+
+
 class LazyChunk(NDArrayOperatorsMixin):
     """An array that has not been computed yet.
 
@@ -109,7 +113,8 @@ class LazyChunk(NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype:
         """The dtype, as NumPy's array has it."""
-        return self._like.dtype
+        known = getattr(self._view, "dtype", None)
+        return self._like.dtype if known is None else known
 
     @property
     def __numpy_dtype__(self) -> np.dtype:
@@ -224,6 +229,10 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __ne__(self, other: Any) -> Any:
         return super().__ne__(self._compared(other))
 
+    def __hash__(self) -> int:  # noqa: PLE0309
+        # Arrays have no hash, scalars that of their value.
+        self._recorder.stop(GraphBreak.VALUES("hashes a chunk"))
+
     def _before(self, other: Any) -> Any:
         """Return an operand: Python computes with its complex numbers and NumPy's floats."""
         if self._scalar and type(other) is complex and self.dtype == np.float64:
@@ -291,7 +300,9 @@ class LazyChunk(NDArrayOperatorsMixin):
         if method is not None:
             return self._recorded(name, method)
         if not hasattr(np.ndarray, name):
-            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
+            if self._scalar and hasattr(self.dtype.type, name):
+                self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
+            raise LackingError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not callable(getattr(np.ndarray, name)):
             self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
         return self._delegate(name)

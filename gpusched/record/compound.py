@@ -129,7 +129,11 @@ def assembled(recorder: Recorder, parts: Sequence[tuple[Box, Node]], like: Node)
     before: int | None = None
     for index, node in parts:
         gather_apart(recorder, [node])
-        # What has been computed already is copied by a kernel without operations.
+        computed = recorder.done.get(id(node))
+        if computed is not None and not isinstance(node, Leaf):
+            # It is copied by a kernel without operations: a sum would be one of what is copied.
+            leaf = recorder.leaf_of(computed)
+            node = recorder.leaf_in(computed, node.dtype, node.shape) if leaf is None else leaf
         found = groups([node], recorder.done, recorder.contents)
         *others, last = found or [Group((node,), node.shape, ())]
         for group in others:

@@ -19,7 +19,7 @@ from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Apply, Leaf, Node, Scalar, UnfusibleError, postorder
 from gpusched.plan.layout import falls
 from gpusched.record import parts
-from gpusched.record.chunk import LazyChunk, compute, node_operand, operand, viewed
+from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_operand, operand, viewed
 from gpusched.record.handlers import records, records_method
 from gpusched.record.ownpieces import copied
 from gpusched.record.record import Recorder
@@ -286,6 +286,14 @@ for _function in (np.transpose, np.moveaxis, np.flip, np.broadcast_to, np.rollax
     _viewed(_function)
 _viewed(np.squeeze, "squeeze")
 _viewed(np.swapaxes, "swapaxes")
+
+
+@records(np.broadcast_arrays)
+def _broadcast_arrays(recorder: Recorder, *arrays: Any) -> tuple[Any, ...]:
+    if not all(type(each) is LazyChunk and not is_scalar(each) for each in arrays):
+        raise UnfusibleError(GraphBreak.OPERAND, "numbers among arrays")
+    shape = np.broadcast_shapes(*(each.shape for each in arrays))
+    return tuple(each if each.shape == shape else np.broadcast_to(each, shape) for each in arrays)
 
 
 # Rearranging ----------------------------------------------------------------------------

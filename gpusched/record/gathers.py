@@ -17,6 +17,7 @@ from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.derived import derived
 from gpusched.record.handlers import axis_of, records, records_special
+from gpusched.record.masked import choose
 from gpusched.record.record import Recorder
 from gpusched.record.views import gather
 
@@ -93,6 +94,9 @@ def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:
 @records_special("__getitem__")
 def _getitem(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> Any:
     """Record an index of slices and one row of integers."""
+    found = choose(recorder, array, items)
+    if found is not None:
+        return found
     rows = [k for k, item in enumerate(items) if isinstance(item, LazyChunk | np.ndarray)]
     others = [item for item in items if not isinstance(item, LazyChunk | np.ndarray)]
     ranges = all(isinstance(i, slice | type(Ellipsis)) for i in others)

@@ -25,6 +25,7 @@ from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, compute, computed, operand
 from gpusched.record.compound import Box, Compound, boxed
 from gpusched.record.handlers import UFUNC_METHODS, honoured, noted, records_special
+from gpusched.record.masked import chosen, computed_with
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 OF_INTEGERS: dict[np.ufunc, Callable[..., Any]] = {
@@ -48,6 +49,10 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
     if isinstance(kwargs.get("dtype"), LazyChunk):
         recorder.stop(GraphBreak.VALUES("takes an array for a dtype"))
     out = kwargs.get("out")
+    if method == "__call__" and any(map(chosen, inputs)):
+        found = _of_chosen(recorder, chunk, ufunc, inputs, kwargs)
+        if found is not None:
+            return found
     if method == "__call__" and out is not None and out[0] is chunk and len(kwargs) == 1:
         return _update(recorder, chunk, ufunc, inputs)
     try:
@@ -67,6 +72,29 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
         recorder.broke(ufunc.__name__, reason.reason)
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         return computed(recorder, function, inputs, kwargs)
+
+
+def _of_chosen(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, inputs: tuple[Any, ...],
+               kwargs: dict[str, Any]) -> LazyChunk | None:  # fmt: skip
+    """Record a ufunc of elements that a mask chooses; None if it is to be another way."""
+    changes = bool(kwargs)
+    own = kwargs.keys() == {"out"} and kwargs["out"][0] is chunk is inputs[0] and chunk._fresh
+    if (changes and not own) or ufunc.nout > 1 or ufunc in _BY_OPERANDS:
+        return None
+    try:
+        found = computed_with(recorder, lambda *given: elementwise(recorder, ufunc, given), inputs)
+        if found is None or found.array.dtype.kind == "c":
+            return None
+        if changes and not np.can_cast(found.array.dtype, chunk.dtype, "same_kind"):
+            return None
+        if changes:
+            found.array = recorder.cast(found.array, chunk.dtype)
+    except UnfusibleError:
+        return None
+    if not changes:
+        return LazyChunk(recorder, found.array, fresh=True, view=found)
+    chunk._known, chunk._view = found.array, found
+    return chunk
 
 
 def _is_integer(value: Any) -> bool:

@@ -7,8 +7,9 @@ import copy
 import math
 import types
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -156,9 +157,21 @@ def checks(x: Any) -> Any:
     return np.array(np.asarray(np.asanyarray(x), dtype=float), np.float32)
 
 
+def handles(x: Any) -> Any:
+    try:
+        x = x + 1
+    except ValueError:
+        x = x * 2
+    return x
+
+
+def asks_abstract_type(x: Any) -> Any:
+    return x if isinstance(x, Sequence | Integral) or not isinstance(x, Iterable) else x + 1
+
+
 SAFE = [stencil, with_options, loops, ignoring, lambda x: x + 1, adds_in_place, accumulates, shapes,
         parts, forwards, calls_with_names, asserts, whiles, pairs, nested_contexts, reduces,
-        numbers, or_default, checks, gives_functions]  # fmt: skip
+        numbers, or_default, checks, gives_functions, handles, asks_abstract_type]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -171,8 +184,20 @@ def assigns(x: Any) -> Any:
     return x
 
 
+class Decides(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return len(SEEN) > 0
+
+
+class Odd(metaclass=Decides):
+    pass
+
+
+SEEN: list[int] = []
+
+
 def asks_type(x: Any) -> Any:
-    return x if isinstance(x, Iterable) else x + 1
+    return x if isinstance(x, Odd) else x + 1
 
 
 def asks_type_of_a_function(x: Any) -> Any:
@@ -253,14 +278,6 @@ def changes_after_a_loop(x: Any) -> Any:
         t += 1
         view = t.T
     return view
-
-
-def handles(x: Any) -> Any:
-    try:
-        x = x + 1
-    except ValueError:
-        x = x * 2
-    return x
 
 
 def ends(x: Any) -> Any:
@@ -387,7 +404,7 @@ UNSAFE = {
     ignores_warnings: "calls catch_warnings, which is not recorded",
     ignores_warnings_of_all: "calls simplefilter, which",
     assigns: "assigns to elements",
-    asks_type: "asks whether a value is Iterable",
+    asks_type: "asks whether a value is Odd, a Decides",
     formats: "formats a string",
     random: "calls RandomState.random",
     reads_table: "TABLE, a ndarray",
@@ -395,8 +412,7 @@ UNSAFE = {
     remembers: "uses .append of seen, a list",
     changes_input: "changes an array in place",
     changes_input_in_a_callee: "calls changes_input, which changes an array in place",
-    handles: "handles exceptions",
-    ends: "handles exceptions",
+    ends: "calls prints, which calls print",
     suppresses: "calls suppress",
     out_by_position: "calls clip with arguments that may change others",
     out_by_name: "calls add with out=",

@@ -84,13 +84,17 @@ def imports(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
         return f"from {module} import {name} as found"
     if draw(st.booleans()):
+        place = "." * draw(st.integers(1, 3)) + draw(st.sampled_from(["", "q", "other", "none"]))
+        return f"from {place} import {name} as found"
+    if draw(st.booleans()):
         return f"import {module} as found"
     return f"import {module}; found = {module.partition('.')[0]}"
 
 
 @given(imports())
 def test_what_is_followed_is_what_python_does(finder: Finder, text: str) -> None:
-    names: dict[str, Any] = {}
+    spec = importlib.machinery.ModuleSpec("helped_p.q.x", None)
+    names: dict[str, Any] = {"__package__": "helped_p.q", "__spec__": spec}
     exec(f"def f():\n    {text}\n    return found", names)
     outside = Outside()
     code = Code(Examination(outside), names["f"], names["f"].__code__, None)
@@ -130,16 +134,29 @@ def dotted(x: Any) -> Any:
 
 
 def by_place(x: Any) -> Any:
-    from .examining import why_unsafe
+    from ..graph.examining import np as numpy  # noqa: TID252
+    from . import examining as module  # noqa: F401
+
+    return numpy.sqrt(x)
+
+
+def of_no_package(x: Any) -> Any:
+    from .....examining import why_unsafe  # type: ignore[import-not-found]  # noqa: TID252
 
     return why_unsafe or x
 
 
-def test_what_is_imported_by_its_place_in_a_package_is_not_followed() -> None:
-    assert "imports examining by its place" in str(why_unsafe(by_place))
+def test_what_is_imported_by_its_place_in_no_package_is_not_followed() -> None:
+    assert "imports examining by its place" in str(why_unsafe(of_no_package))
+    package, spec = __package__, __spec__
+    for names in ({}, {"__package__": "math", "__spec__": spec}, {"__package__": package},
+                  {"__package__": 3, "__spec__": spec}):  # fmt: skip
+        given = {"__builtins__": builtins, **names}
+        function = types.FunctionType(by_place.__code__, given)
+        assert "by its place in an unknown package" in str(why_unsafe(function))
 
 
-@pytest.mark.parametrize("function", [whole, names, dotted])
+@pytest.mark.parametrize("function", [whole, names, dotted, by_place])
 def test_safe(function: Any) -> None:
     assert why_unsafe(function) is None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections.abc
 import math
+import numbers
 import operator
 import re
 import warnings
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import dask.array as da
@@ -45,6 +47,7 @@ np.nan_to_num(x, copy=False)
 np.add.at(x, 0, 1)
 add_to(x)
 f = np.sqrt; f(y, x)
+again(x)
 reduce(add_to_first, [x, y])
 SEEN.append(1)
 SEEN.append(x)
@@ -224,12 +227,234 @@ global FACTOR; FACTOR = 3.0
 """
 """What may warn, raise, and call."""
 
+HANDLING = r"""
+try:\n    y = y / (x - x)\nexcept ZeroDivisionError:\n    y = z
+try:\n    with np.errstate(all='raise'): y = y / (x - x)\nexcept FloatingPointError:\n    y = z
+with np.errstate(divide='raise'):\n    try:\n        y = 1 / x\n    except FloatingPointError:\n        y = z
+with np.errstate(over='raise'):\n    try:\n        y = y * float(x[0, 1] > 1e200)\n    except ValueError:\n        y = z
+try:\n    y = np.take(y, x[0].astype(int), axis=1)\nexcept IndexError:\n    y = z * 5
+try:\n    y = y[7]\nexcept IndexError:\n    y = z
+try:\n    y = y[:1] if x[0, 1] > 0 else y[9]\nexcept IndexError:\n    y = z
+try:\n    y = y * 2\nfinally:\n    y = y + 1
+try:\n    y = y.chunks\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y.chunks[0]\nexcept AttributeError:\n    y += 2; y[y > 3] *= 2
+try:\n    y = y.chunks\nexcept AttributeError:\n    x += 2
+try:\n    v = y.chunks; x += 2\nexcept AttributeError:\n    y = y + 2
+try:\n    v = doubled.chunks; x += 2\nexcept AttributeError:\n    y = y + 2
+try:\n    v = chosen(x).chunks; x += 2\nexcept AttributeError:\n    y = y + 2
+try:\n    v = chosen(x).chunks; v(x)\nexcept AttributeError:\n    y = y + 2
+try:\n    v = chosen(x).chunks\nexcept AttributeError:\n    v = chosen(x)\nv(x)
+try:\n    y = y + chosen(x).number\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y.hex\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y + len(x.sum().hex())\nexcept AttributeError:\n    y = y + 2
+try:\n    y = y + x.sum().is_integer()\nexcept AttributeError:\n    y = y + 2
+try:\n    w = x.held\nexcept AttributeError:\n    w = z\nelse:\n    w = y\nfinally:\n    y = y + 1\ny = w + y
+try:\n    raise AttributeError('no')\nexcept AttributeError:\n    y = y * 3
+try:\n    y = y.chunks\nexcept AttributeError:\n    try:\n        y = y.blocks\n    except AttributeError:\n        y = y - 3
+with np.errstate(invalid='ignore'):\n    try:\n        y = y.chunks\n    except AttributeError:\n        y = np.sqrt(-y)\ny = np.sqrt(y)
+try:\n    with np.errstate(invalid='ignore'): y = y.chunks\nexcept AttributeError:\n    y = np.sqrt(-z)
+try:\n    y = y.chunks\nexcept AttributeError as error:\n    y = y * len(str(error))
+try:\n    y = y.chunks\nexcept (AttributeError, TypeError):\n    y = y * 3
+try:\n    y = y[7].chunks\nexcept AttributeError:\n    y = y * 3
+try:\n    y = int(y.chunks)\nexcept AttributeError:\n    y = y * float(x[0, 1])
+v = x\ntry:\n    v = y * 2; w = v.chunks\nexcept AttributeError:\n    v += 1
+v = y * 2\ntry:\n    v = x; w = v.chunks\nexcept AttributeError:\n    v += 1
+def tried(u):\n    try:\n        return u.chunks\n    except AttributeError:\n        return u * 2\ny = tried(y)
+try:\n    y = tried_badly(y)\nexcept AttributeError:\n    y = y * 3
+try:\n    y = y + SEEN.chunks\nexcept AttributeError:\n    y = y * 3
+try:\n    y = y + len([y, n][0].chunks)\nexcept AttributeError:\n    y = y * 3
+for k in (1, 2):\n    try:\n        y = y.chunks\n    except AttributeError:\n        y = y + k; continue
+try:\n    raise ValueError\nexcept ValueError:\n    y = y * 3
+try:\n    y = y * int(x[0, 0])\nexcept Exception as error:\n    y = y * 7
+try:\n    y = np.linalg.inv(x[:, :2] * (x[0, 1] - 1)) @ y\nexcept np.linalg.LinAlgError:\n    y = z
+try:\n    y = y + 1\nexcept ValueError:\n    SEEN.append(2)
+try:\n    y = y[5]\nexcept IndexError:\n    SEEN.append(2)
+try:\n    y = y + 1\nfinally:\n    SEEN.append(3)
+try:\n    with np.errstate(invalid='ignore'): raise ValueError\nexcept ValueError:\n    y = np.sqrt(-z)
+for u in (1, 2):\n    try:\n        y = y + u\n    except ValueError:\n        continue\n    else:\n        y = y * 2
+def gen():\n    nonlocal y\n    try:\n        yield 1\n        yield 2\n    finally:\n        y = y * 5\nfor _ in zip([0], gen()): pass
+def gen():\n    nonlocal y\n    with np.errstate(all='ignore'):\n        yield 1\n        y = y * 5\nfor _ in zip([0], gen()): pass
+def tried(u):\n    try:\n        return u[4]\n    except IndexError:\n        return u * 2\ny = tried(y)
+def tried(u):\n    try:\n        return u[0] + u\n    except IndexError:\n        return u * 2\ny = tried(y)
+y = half(y)
+y = half('y') if x[0, 0] > 1 else half(y)
+"""  # noqa: E501
+"""What handles exceptions."""
+
+MASKED = r"""
+y = np.sqrt(z * z); y[y > 2] -= 1
+y = 1 - x; y[y > 2] -= 1; z[z > 2] -= 1
+y = x + 0; y[y > 2] *= 2
+y = x * 1.0; y[y > 2] *= 2
+y = -x; y[y > 2] *= 2
+y = x / 2; y -= 1; y[y > 2] *= 2
+y = (x + y) * 2; y[y > 2] *= 2
+p = 2 * [x]; p[x.ndim == 2] += 1
+p = [x] + [y]; p[x.ndim != 2] += 1
+p = [y]; p += x + 0; p[x.ndim == 2] += 1
+p = [y]; p += np.floor(x); p[x.ndim == 2] += 1
+p = (x, y) + (z,); p[x.ndim != 2].sort()
+p = [x]; p *= 2; p[x.ndim == 2] += 1
+p = np.int64(2) * [x]; p[x.ndim == 2] += 1
+p = [x] * np.floor(2.5).astype(int); p[x.ndim == 2] += 1
+y = np.sqrt(z * z); y[(y > 2) & (x > 1)] *= z.max()
+y = np.sqrt(z * z); y[y > 2] /= 0
+y = np.floor(x); m = x == 3; y[m] = np.log(y[m]) * 2
+y = np.floor(x); m = y != 0; y[m] = 1 / y[m]
+y = np.floor(x); m = y != 0; y[m] = 1 / y[m] + z[m]
+y = np.floor(x); m = y != 0; y[m] = 1 / y[m] + z[z > 1][0]
+y = np.floor(x); m = y != 0; y[m] = y[y > 1][0]
+y = np.floor(x); m = y > 1; y[m] = y[m].astype(int) + 0.5
+y = np.floor(x).astype(int) if x[0, 1] > 0 else np.floor(y); y[y > 2] = y[y > 2] * 2.5
+y = np.floor(x); y[y > 1e9] = y[y > 1e9] - 1
+y = np.floor(x); m = y > 2; v = y[m]; v += 1; z = z * v.sum(); y[m] = v
+y = np.floor(x); m = y > 2; v = y[m]; y[m] = 0; z = z * len(v); y[m] = v
+y = np.floor(x); m = y > 2; v = y[m]; m &= x > 3; y[m] = v
+y = np.floor(x); m = y > 2; v = y[m]; w = v; v += 1; z = z + w.sum()
+y = np.floor(x); m = y > 2; v = y[m]; w = v[:1]; v += 1; z = z + w.sum()
+y = np.floor(x); m = y > 2; p = [y[m], y[m]]; p[0] += 1; z = z + p[1].sum()
+y = np.floor(x); m = y > 2; y[m], z[m] = z[m], y[m]
+y = np.floor(x); m = y > 2; z[m] = y[m]; y[~m] = z[~m]
+y = np.floor(x); m = y[0] > 1; y[:, m] -= 1
+y = np.floor(x); m = y[:, 1] > 1; y[m] -= 1
+y = np.floor(x); m = y > 2; y.T[m.T] += 1
+x[x > 2] -= 1
+m = x > 2; x[m] = x[m] + 1
+p = [x, y]; p[True == True] += 1
+p = [x, y]; p[x.ndim == 2] += 1
+p = [x, y].copy(); p[x.ndim == 2] += 1
+v = np.add(1, 1); v *= [x]; v[x.ndim == 2] += 1
+y = np.floor(x); y[x.ndim == 2] += 1
+y = np.floor(x); v = y[y > 2]; v[:] = 3; z = z + v.sum()
+y = np.searchsorted(np.arange(4.0), x, side='right'); y[x == 3] -= 1
+y = np.searchsorted(np.arange(4.0), x[0, 0]); y[x == 3] -= 1
+p = [u * 2 for u in (y, z)]; p.pop(); y = p[0]
+p = [u for u in (x, z)]; p.append(y); p[0] += 1
+p = [u for u in (x, z)]; p.pop(); p[0] = y; y = p[0] * 2
+y = np.floor(x); m = y > 2; y[m] = np.modf(y[m])[0]
+y = np.floor(x); m = y > 2; y[m] = np.maximum(y[m], z[m], y[m])
+y = np.floor(x); m = y > 2; y[m] = y[m] ** 2 + y[m] ** 3 + 2 ** y[m]
+y = np.floor(x); m = y > 2; y[m] = -y[m]; z[m] = abs(y[m]) if m.any() else 3
+y = np.floor(x) * 1j; m = x > 2; y[m] *= 2; y = abs(y)
+y = np.floor(x); m = x > 2; y[m] *= 2j
+y = np.floor(x); m = x > 2; v = y[m] * 2j; z = z + v.sum().real
+"""
+"""What computes with elements that a mask chooses."""
+
+ASKING = r"""
+y = y * hasattr(x, 'ndim') + hasattr(x, 'mean') * 2 + hasattr(x.sum(), 'hex') * 4
+y = y * (hasattr(x, 'chunks') + 1 + hasattr(x, 'held') * 2 + hasattr(x, '_node') * 4)
+y = y * (hasattr(x, '__array__') + 2 * hasattr(x, '__len__') + 4 * hasattr(x[0, 0], '__len__'))
+y = y * hasattr(x[0], 'mT')
+y = y * (hasattr(np, 'sqrt') + 2 * hasattr(TABLE, 'T'))
+y = y * getattr(x, 'ndim', 7)
+y = y * getattr(x, 'chunks', 7)
+y = y * getattr(x[0, 0], 'ndim', 3) + getattr(2, 'ndim', 5)
+y = y + getattr(x, 'T', None).sum()
+getattr(x, 'sort')(axis=0)
+getattr(SEEN, 'append')(1)
+getattr([y][0], 'fill')(2)
+y = getattr(np, 'sqrt')(y)
+y = getattr(y, 'sum')(axis=0)
+y = y + np.isscalar(x) + 2 * np.isscalar(x[0, 0]) + 4 * np.isscalar(x.sum())
+y = y + np.issubdtype(x.dtype, np.floating) + 2 * np.issubdtype(x.dtype, np.integer)
+y = y.astype(np.promote_types(x.dtype, 'f4'))
+y = y + np.can_cast(x.dtype, 'f4')
+y = y + np.can_cast(x, 'f4')
+y = y + np.broadcast_shapes(x.shape, y.shape)[0]
+y = y + sorted([3, 1])[0]
+y = y + sorted([x[0, 1], x[1, 0]])[0]
+y = y + sorted(x[1])[0]
+y = y + sorted((1, 2), key=lambda k: -k)[0]
+y = y + len({1, 2, 1})
+y = y + len({x[0, 0], x[0, 0], 1.0})
+y = y + (x[0, 0] in {0.0, 1.0})
+y = y + (x in {0.0, 1.0})
+y = y + len(set(x[0]))
+y = y + len({k for k in x.shape}) + sum({*x.shape, 7})
+y = y + len({x: 1})
+s = {1}; s |= {2}; y = y + len(s)
+y = y + isinstance(x.sum(), numbers.Number) + 2 * isinstance(x.ndim, numbers.Integral)
+y = y + isinstance(x, collections.abc.Iterable) + 2 * isinstance(x, collections.abc.Sequence)
+y = y + isinstance(x, np.ndarray | list) + 2 * isinstance(x.dtype, np.dtype)
+y = y + isinstance(x, collections.abc.Hashable) + 2 * isinstance(x[0, 0], float | int)
+K = int | np.ndarray | list; y = y + isinstance(x, K) + 2 * isinstance(x, (str | None, float | K))
+K = np.ndarray | None; y = y + (x == K) + (K == K)
+y = y * np.iterable(x) + 2 * np.iterable(x[0, 0]) + 4 * np.iterable(3)
+y = y + np.indices((2, 3)).sum(axis=0) + np.indices(x.shape)[1]
+if x.ndim != 2: raise np.exceptions.AxisError(f'{x.ndim}')
+if x.ndim == 2: raise np.exceptions.AxisError(f'{x.ndim}')
+y = y + callable(x) + 2 * callable(doubled)
+y = y + (type(x) is np.ndarray) + 2 * (type(x[0, 0]) is np.float64) + 4 * (type(y) == list)
+y = y + (type(x) in (list, np.ndarray)) + 2 * (type(x.ndim) is not int) + 4 * (type(x) is type(y))
+y = y + (type(doubled) is type(abs))
+y = type(y.sum())(2) + z
+y = y + len(type(x).__name__)
+type(SEEN).append(SEEN, 1)
+y = y + (type(x) == x.shape)
+f = partial(doubled); y = f(y)
+f = partial(np.multiply, z); y = f(y)
+f = partial(np.sum, axis=0); y = f(y)
+f = partial(np.add, y, z); f(x)
+f = partial(np.add, y, z, x); f()
+f = partial(np.clip, x, 0, 1); f(out=x)
+f = partial(np.clip, x, 0, out=x); f(1)
+f = partial(first_of, n=SEEN.append(1)); y = f(y)
+f = partial(partial(first_of, z), n=3); y = f()
+f = partial(add_to, x); f()
+y = sum(map(partial(first_of, n=2), [y, z]))
+y = sum(map(partial(np.multiply, 2), [y, z]))
+y = reduce(partial(np.add), [y, z])
+y = sum(map(doubled, [y, z]))
+y = sum(map(np.add, [y, z], [z, y]))
+w = sum(map(np.sqrt, [y], [x]))
+y = sum(map(lambda u: SEEN.append(1) or u, [y, z]))
+y = [*reversed([y, z])][0] + [*filter(None, [0, 3])][0]
+y = sum(filter(lambda u: u.ndim, [y, z]))
+y, z = np.broadcast_arrays(y, z[0])
+v = np.broadcast_arrays(x, y)[0]; v += 1
+v = np.broadcast_arrays(x, y[0]); v[0][0] = 1
+y = np.broadcast_arrays(y, x[0, 0])[1]
+y = np.sort(y, axis=0)[::-1]
+y = np.dot(y, z.T) @ z
+np.dot(x[:, :2], y, x)
+y[:, :2].dot(z, x)
+np.take(y, [0, 1], 0, x)
+np.compress([True, False, True], x, 1, x[:, :2])
+y = y[:, :2].dot(z)
+y = np.unique(y)[:1] + z
+y = np.unique(y > 2) + z
+y = y + len(np.nonzero(y > 2)[0])
+y = y + y.nonzero()[0].shape[0]
+y = y + len(y.tolist()) + y.item(0)
+y = y[x.argsort(axis=0)[:, 0]]
+y = np.hstack([y, z])[:, 2:5]
+y = np.pad(y, 1)[:2, :3]
+y = np.pad(y, 1, lambda v, *args: SEEN.append(1))[:2, :3]
+v = np.diagonal(x); v += 1
+v = np.split(x, 2)[0]; v += 1
+v = np.split(y, 2)[0]; v += 1; z = y * 2
+v = np.meshgrid(x, copy=False)[0]; v += 1
+v = np.insert(x, 0, 1.0, axis=0); v += 1; z = z + v[0]
+v = np.linalg.qr(y)[1]; y = z + (v == v)
+y = y + np.allclose(y, y)
+y = y + np.array_equal(x, x)
+y = abs(np.fft.fft(y))
+np.fft.fft(y, None, 1, None, x)
+y = np.cov(y)[:1, :1] + z
+y = np.trace(y) + z
+y = np.isin(y, z) + z
+"""
+"""What asks what a value is, and calls what no kernel does."""
+
 MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
 """Items of a dictionary that Python builds one by one."""
 
 STATEMENTS = [
     line.replace("\\n", "\n    ").replace("MANY", MANY)
-    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING).split("\n")
+    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + MASKED + ASKING).split(
+        "\n"
+    )
     if line
 ]
 """What functions do, one by one or several of them."""
@@ -278,8 +503,28 @@ def taken_options(v, l, **options):
 def doubled(u):
     return u * 2
 
+def adds(u):
+    u += 1
+
+def chosen(u):
+    return doubled
+
+doubled.chunks, doubled.number = adds, 5
+
+def half(u):
+    try:
+        return u / 2
+    except TypeError:
+        return 7
+
 def fact(k):
     return 1 if k < 2 else k * fact(k - 1)
+
+def tried_badly(u):
+    return u.nothing + u[9]
+
+def again(u, g=None, k=0):
+    return g(u, u) if k else again(u, np.sqrt, 1)
 
 def counter():
     calls = [0]
@@ -295,7 +540,8 @@ counted = counter()
 def module(text: str) -> dict[str, Any]:
     """Return a module that has the function, and what it may read and change."""
     names: dict[str, Any] = {
-        "np": np, "math": math, "operator": operator, "reduce": reduce, "FACTOR": 2.0, "SEEN": [0],
+        "np": np, "math": math, "operator": operator, "reduce": reduce, "partial": partial,
+        "numbers": numbers, "collections": collections, "FACTOR": 2.0, "SEEN": [0],
         "STATE": {"n": 2}, "TABLE": np.arange(6.0).reshape(2, 3), "__name__": "made",
     }  # fmt: skip
     exec(HELPERS + text, names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 from typing import Any
 
@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.graph.safety import standins
+from gpusched.graph.safety.examination import examined
+from gpusched.graph.safety.kinds import Kind
 from tests.graph.examining import assert_as_numpy, assert_numpys, assert_safe, why_unsafe
 
 
@@ -22,6 +24,10 @@ def numpys_chunks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(standins, "_numpys", lambda chunk: chunk)
         yield
+
+
+class Asked(ABC):  # noqa: B024
+    pass
 
 
 def asks_for_types(x: Any) -> Any:
@@ -47,16 +53,25 @@ def scaled(y: Any, by: Any, offset: Any = 1) -> Any:
     return y * by + offset
 
 
-SAFE = [sums_of_lists, asks_for_types, knows_its_own]
+def asks_what_a_value_is(x: Any) -> Any:
+    y = x * 2 if type(x) is np.ndarray and isinstance(x, Iterable | Asked) else x
+    z = y.sum(axis=0) if hasattr(y, "shape") and not hasattr(y, "chunks") else y
+    if np.isscalar(x) or not np.issubdtype(getattr(x, "dtype", float), np.floating):
+        return x
+    return z * getattr(x, "ndim", 0) if callable(scaled) and type(z) not in (list, tuple) else x
+
+
+def applies(x: Any) -> Any:
+    add, scale = partial(np.add, x), partial(scaled, by=3)
+    return add(x[::-1]) * scale(x, offset=0) + sum(map(scale, [x, 1])) + sorted({3, 1, 2})[0]
+
+
+SAFE = [sums_of_lists, asks_for_types, knows_its_own, asks_what_a_value_is, applies]
 
 
 @pytest.mark.parametrize("function", SAFE)
 def test_safe(function: Any) -> None:
     assert_safe(function)
-
-
-class Asked(ABC):  # noqa: B024
-    pass
 
 
 class Meta(type):
@@ -72,14 +87,18 @@ class Odd(metaclass=Meta):
 
 
 UNSAFE = [
-    lambda x: x * 2 if isinstance(x, Asked) else x,
     lambda x: x * 2 if isinstance(x, Odd) else x,
+    lambda x: x * 2 if type(x) is Odd else x,
+    lambda x: x * 2 if type(x) in (int, Odd) else x,
+    lambda x: x * 2 if isinstance(int, type) else x,
     lambda x: x * 2 if isinstance(x, (Odd, int)) else x,
-    lambda x: x * 2 if type(x) is np.ndarray else x,
     lambda x: type("Own", (), {})() or x,
     lambda x: type(x)(x),
     lambda x: type(x),
-    lambda x: partial(np.add, x)(x),
+    lambda x: partial(np.add, x),
+    lambda x: partial(np.add, x)(x, x),
+    lambda x: getattr(x, str(x.ndim), None),
+    lambda x: hasattr(scaled, "__wrapped__"),
 ]
 
 
@@ -99,7 +118,11 @@ STATEMENTS = [
     "z = -z if isinstance(z, (np.float32, np.bool_)) else z",
     "y = y * isinstance([y], list)", "l = [y, z]", "l = (y, z)", "l = y",
     "y = l[0] if isinstance(l, list) else l", "y = l[1] if isinstance(l, tuple) else y",
-    "x += 1", "g = lambda u, v: u * v + y",
+    "x += 1", "g = lambda u, v: u * v + y", "f = partial(scaled, offset=3)", "f = partial(g)",
+    "y = y * 2 if type(z) is np.ndarray else y", "z = z + (type(z) in (np.float64, list))",
+    "y = y * hasattr(z, 'shape') + hasattr(l, 'index')", "z = z * getattr(y, 'ndim', 5)",
+    "z = z + np.isscalar(z)", "y = sum(map(g, [y, z], [z, y]))", "y = y * isinstance(z, Asked)",
+    "z = next(filter(lambda u: u is not None, [z]))", "z = [*map(np.negative, l)][0]",
 ]  # fmt: skip
 
 
@@ -116,9 +139,24 @@ def functions(draw: st.DrawFn) -> str:
 
 @given(functions())
 def test_what_is_shown_safe_is_numpys(text: str) -> None:
-    names: dict[str, Any] = {"np": np, "reduce": reduce, "scaled": scaled}
+    names: dict[str, Any] = {"np": np, "reduce": reduce, "scaled": scaled, "partial": partial,
+                             "Asked": Asked}  # fmt: skip
     exec(text, names)
     assert_as_numpy(names["made"])
+
+
+def test_what_is_registered_with_an_abstract_type_is_looked_at() -> None:
+    class Registered(ABC):  # noqa: B024
+        pass
+
+    def asks(x: Any) -> Any:
+        return x * 2 if isinstance(x, Registered) else x * 3
+
+    found = examined(asks, [Kind.OTHER], {})
+    assert found.reason is None
+    assert found.outside.holds()
+    Registered.register(np.ndarray)
+    assert not found.outside.holds()
 
 
 STOPS = {

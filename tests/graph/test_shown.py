@@ -17,7 +17,8 @@ from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.showing import shown
 from gpusched.graph.running.calling import Calling
 from gpusched.plan import tiers
-from gpusched.plan.plan import Plan
+from gpusched.plan.plan import Plan, Register
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused", "kernels_at_once")
@@ -189,3 +190,15 @@ def test_a_program_without_steps_has_the_layout_of_what_it_is_given() -> None:
     # Such as a chunk that `rechunk` leaves as it is, in a graph that is optimised again.
     same = Task(("y", 0), Program((), 1), TaskRef("x"))
     assert shown({same.key: same}, [same.key])[same.key].func is same.func
+
+
+def joins(items: Any, dtype: Any) -> Any:
+    return sum(items) * np.ones(1, dtype)
+
+
+def test_types_among_the_inputs_have_no_strides() -> None:
+    join = ProgramStep(joins, (Register(0), Register(1)), {}, recorded=True)
+    program = Program((join,), 2).shown()
+    for _ in range(2):
+        found = program([VALUES, VALUES + 1], np.float64)
+        np.testing.assert_array_equal(found, VALUES * 2 + 1)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
 from dask.callbacks import Callback
-
-from gpusched.graph.functions.partials import bare
-from gpusched.graph.programs.program import Program
 
 _PIECES = {"getitem", "getter", "getter_inline", "getter_nofancy", "identity", "finalize",
            "_identity"}  # fmt: skip
@@ -30,11 +28,12 @@ class CalledTasks(Callback):  # type: ignore[misc]
         function = getattr(node, "func", None)
         if function is None or not isinstance(value, (np.ndarray, np.generic)):
             return
-        if isinstance(function, Program):
+        if type(function).__name__ == "Program":  # Of this gpusched, or of an earlier one.
             if not function.steps or any(segment.recorded for segment in function.segments):
                 return
             function = function.steps[-1].function
-        function = bare(function)
+        while type(function) is partial:
+            function = function.func
         name = str(getattr(function, "__name__", type(function).__name__))
         module = str(getattr(function, "__module__", ""))
         ours = module.startswith("gpusched.")  # Batches, whose programs statistics count.

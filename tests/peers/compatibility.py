@@ -2,7 +2,9 @@
 
 ``python -m tests.peers.compatibility`` is ``make test-ecosystem``; ``--only flox xgcm`` runs some,
 ``--missing`` those of which nothing is kept, ``--page`` none, and writes the page of what is kept
-in ``compatibility.json``. It fails if a test fails fused that passes plain.
+in ``compatibility.json``. ``--before /a/checkout`` runs the tests that were run last with the
+gpusched of another checkout, whose counts stand beside the others. It fails if a test fails fused
+that passes plain.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,12 @@ KEPT = 40
 """Kinds of graph breaks that are kept of each package, the most frequent."""
 
 
-def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str, Any]:
-    """Run a package's tests three times, and return what is kept of it."""
+def runner(name: str, package: Package, sources: str, every: int) -> Callable[..., Run]:
+    """Return what runs a package's tests, with a cache of kernels that is empty at first."""
     directory = environments.FOLDER / name
     directory.mkdir(parents=True, exist_ok=True)
     python = environments.interpreter(name, package)
     folder, files = environments.tests(name, package, sources)
-    every = package.every * thinner
     cache = directory / "cache"
     shutil.rmtree(cache, ignore_errors=True)
 
@@ -48,7 +49,7 @@ def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str
         fused = label != "plain"
         started = time.monotonic()
         done = run_tests(
-            options.pop("targets", files),
+            files,
             "ecosystem.ini",
             directory,
             label,
@@ -68,6 +69,13 @@ def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str
         )
         return done
 
+    return run
+
+
+def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str, Any]:
+    """Run a package's tests three times, and return what is kept of it."""
+    every = package.every * thinner
+    run = runner(name, package, sources, every)
     runs = {label: run(label) for label in ("plain", "first", "second")}
     plain, first, second = runs.values()
     if not plain.passed:
@@ -76,25 +84,52 @@ def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str
     if lost:
         # Some draw random numbers without a seed.
         lost &= run("plain", only=lost).passed
-    counts = counted(directory, "second")
+    counts = counted(environments.FOLDER / name, "second")
     return {
         "release": package.release,
         "every": every,
-        "files": len(files),
+        "files": len(environments.tests(name, package, sources)[1]),
         "passed": {label: len(done.passed) for label, done in runs.items()},
         "lost": sorted(lost),
         "expected": sorted(dict(package.expected).keys() & first.failed & second.failed),
         "seconds": {label: round(done.seconds, 1) for label, done in runs.items()},
-        "tasks": counts["tasks"],
-        "fused_tasks": counts["fused_tasks"],
+        **tasks_of(counts),
         "launches": counts["launches"],
-        "called_tasks": sum(count for _, count in counts["called"]),
         "called": counts["called"][:KEPT],
         "breaks": breaks(counts),
         "commit": commit(),
         "machine": machine(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
+
+
+def measure_before(
+    name: str, package: Package, sources: str, every: int, checkout: Path
+) -> dict[str, Any]:
+    """Run the same tests with the gpusched of an earlier checkout, and return what is kept of it.
+
+    Both count tasks in the same way; the earlier one made other tasks of the same program.
+    """
+    run = runner(name, package, sources, every)
+    done = run("before", first=[environments.earlier(checkout)])
+    of = commit(checkout)
+    return {"commit": of, "passed": len(done.passed),
+            **tasks_of(counted(environments.FOLDER / name, "before"))}  # fmt: skip
+
+
+def tasks_of(counts: dict[str, Any]) -> dict[str, int]:
+    """Return how many tasks gpusched has recorded, fused, and called as they are."""
+    return {
+        "tasks": counts["tasks"],
+        "fused_tasks": counts["fused_tasks"],
+        "called_tasks": sum(count for _, count in counts["called"]),
+    }
+
+
+def share(counts: dict[str, int]) -> str:
+    """Return the share of tasks that are fused, and of how many."""
+    tasks = counts["tasks"] + counts["called_tasks"]
+    return f"{counts['fused_tasks'] / max(1, tasks):.0%} of {tasks:,}"
 
 
 def breaks(counts: dict[str, Any]) -> list[tuple[str, str, int]]:
@@ -109,24 +144,23 @@ def measured(results: dict[str, Any]) -> str:
     total: Counter[tuple[str, str]] = Counter()
     for name, package in PACKAGES.items():
         if name not in results:
-            rows.append((f"{name} {package.release}", "not measured yet", *[""] * 5))
+            rows.append((f"{name} {package.release}", "not measured yet", *[""] * 6))
             continue
         one = results[name]
         release = f"{name} {one['release']}"
         which = str(one["files"]) + (f", 1 of {one['every']} tests" if one["every"] > 1 else "")
-        tasks = one["tasks"] + one["called_tasks"]
-        share = f"{one['fused_tasks'] / max(1, tasks):.0%} of {tasks:,}"
+        before = share(one["before"]) if "before" in one else ""
         times = " / ".join(f"{each:,.0f}" for each in one["seconds"].values())
         passed = [f"{one['passed'][run]:,}" for run in ("plain", "second")]
-        rows.append((release, which, *passed, str(len(one["lost"])), share, times))
+        rows.append((release, which, *passed, str(len(one["lost"])), before, share(one), times))
         reasons += [
             (release, f"`{operation}`", reason, f"{count:,}")
             for operation, reason, count in one["breaks"][:3]
         ]
         total.update({(operation, reason): count for operation, reason, count in one["breaks"]})
         exceptions += [f"- {name}, `{test}`: {why}." for test, why in package.expected]
-    head = ("package", "files of tests", "plain", "fused", "lost", "tasks fused",
-            "plain / first / second (s)")  # fmt: skip
+    head = ("package", "files of tests", "plain", "fused", "lost", "tasks fused before",
+            "tasks fused", "plain / first / second (s)")  # fmt: skip
     often = [(f"`{op}`", reason, f"{count:,}") for (op, reason), count in total.most_common(10)]
     runs = sorted({(r["date"], r["commit"], r["machine"]) for r in results.values()})
     parts = [
@@ -160,17 +194,27 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="run those of which nothing is kept")
     parser.add_argument("--page", action="store_true", help="run none, and write the page")
     parser.add_argument("--thinner", type=int, default=1, help="run an n-th as many tests")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT",
+                        help="count with the gpusched of another checkout instead")  # fmt: skip
     parser.add_argument("--sources", default="https://github.com", help="where repositories are")
     chosen = parser.parse_args()
     names = chosen.only or [n for n in PACKAGES if not (chosen.missing and n in kept())]
     failed = []
     for name in [] if chosen.page else names:
+        package, before = PACKAGES[name], kept().get(name, {})
         try:
-            found = measure(name, PACKAGES[name], chosen.sources, chosen.thinner)
+            if chosen.before is None:
+                found = measure(name, package, chosen.sources, chosen.thinner)
+                failed += [f"{name}: lost {test}" for test in found["lost"]]
+                if "before" in before and before["every"] == found["every"]:
+                    found["before"] = before["before"]
+            else:
+                every = before["every"]
+                counts = measure_before(name, package, chosen.sources, every, chosen.before)
+                found = before | {"before": counts}
         except NotRunError as error:
             failed.append(f"{name}: {error}")
             continue
-        failed += [f"{name}: lost {test}" for test in found["lost"]]
         results = kept() | {name: found}
         present = {n: results[n] for n in PACKAGES if n in results}
         RESULTS.write_text(json.dumps(present, indent=1) + "\n")

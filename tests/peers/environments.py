@@ -34,6 +34,16 @@ def interpreter(name: str, package: Package) -> str:
     return python
 
 
+def earlier(checkout: Path) -> Path:
+    """Return a folder that has nothing but the gpusched of another checkout."""
+    folder = FOLDER / "earlier"
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "gpusched"
+    link.unlink(missing_ok=True)
+    link.symlink_to(checkout.resolve() / "gpusched")
+    return folder
+
+
 def tests(name: str, package: Package, sources: str) -> tuple[Path, list[str]]:
     """Return a folder, and the files of tests below it that use dask's arrays.
 

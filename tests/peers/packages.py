@@ -18,7 +18,7 @@ class Package:
     revision: str = ""
     """A tag of the repository, or a commit."""
     every: int = 1
-    """Each n-th test is run."""
+    """Each n-th test that mentions dask is run, and of the others a fifth of that."""
     skipped: tuple[str, ...] = ()
     """Files of tests that are left out: they compute no dask arrays, or need a network."""
     expected: tuple[tuple[str, str], ...] = ()
@@ -46,14 +46,14 @@ PACKAGES = {
             "pytz",
         ),
         "xarray.tests",
-        every=60,
+        every=40,
     ),
     "flox": Package(
         ("flox==0.11.2", "xarray==2026.9.0", "hypothesis", "scipy", "syrupy", "numbagg", "sparse"),
         "tests",
         repository="xarray-contrib/flox",
         revision="v0.11.2",
-        every=60,
+        every=100,
         # They need the benchmarks of the repository.
         skipped=("test_asv.py", "test_cohorts.py"),
     ),
@@ -71,7 +71,7 @@ PACKAGES = {
         "tests",
         repository="dask/dask-ml",
         revision="v2025.1.0",
-        every=3,
+        every=12,
     ),
     "xarray-spatial": Package(
         ("xarray-spatial==0.5.3", "dask[dataframe]", "pyarrow"),
@@ -87,7 +87,7 @@ PACKAGES = {
         ),
     ),
     "xhistogram": Package(("xhistogram==0.3.2",), "xhistogram.test"),
-    "xgcm": Package(("xgcm==0.10.1",), "xgcm.test", every=5),
+    "xgcm": Package(("xgcm==0.10.1",), "xgcm.test", every=15),
     "iris": Package(("scitools-iris==3.14.1", "filelock", "requests"), "iris.tests", every=20),
     "hyperspy": Package(("hyperspy==2.5.0",), "hyperspy.tests", every=10),
     "satpy": Package(
@@ -105,7 +105,7 @@ PACKAGES = {
             "pytest-lazy-fixtures",
         ),
         "satpy.tests",
-        every=30,
+        every=40,
     ),
     "unyt": Package(("unyt==3.2.0",), "unyt.tests", every=2),
     "pyresample": Package(
@@ -118,7 +118,7 @@ PACKAGES = {
             "zarr",
         ),
         "pyresample.test",
-        every=12,
+        every=24,
     ),
 }
 """By name, in the order of the page."""

@@ -52,6 +52,7 @@ def run_tests(
     rootdir: Path | None = None,
     interpreter: str = sys.executable,
     limit: float | None = None,
+    first: Iterable[Path] = (),
 ) -> Run:
     """Run tests with pytest.
 
@@ -77,6 +78,8 @@ def run_tests(
         Of the environment that has the tests.
     limit
         Seconds after which it is ended; None for no limit.
+    first
+        Folders in which Python looks for modules before all others.
 
     Raises
     ------
@@ -98,7 +101,7 @@ def run_tests(
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     own |= environment
     own |= {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *_emulated()]),
+        "PYTHONPATH": os.pathsep.join([*map(str, first), str(ROOT), *_emulated()]),
         "GPUSCHED_PEER_STATISTICS": str(directory / f"{label}-statistics"),
     }
     before = _seconds()

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.page import replace
-from tests.peers.compatibility import MARK, PAGE, breaks, kept, measured
+from tests.peers import environments
+from tests.peers.compatibility import MARK, PAGE, breaks, kept, measured, share
 from tests.peers.packages import PACKAGES
-from tests.peers.runs import FUSED, run_tests
+from tests.peers.runs import FUSED, ROOT, run_tests
 
 
 def test_the_page_is_made_of_what_was_measured(tmp_path: Path) -> None:
@@ -32,6 +33,58 @@ def test_what_was_measured_is_of_the_table_and_nothing_was_lost() -> None:
 def test_the_most_frequent_breaks_come_first() -> None:
     counts = {"breaks": [[["a", "why"], 1], [["b", "why"], 3], [["a", "other"], 2]]}
     assert breaks(counts) == [("b", "why", 3), ("a", "other", 2), ("a", "why", 1)]
+
+
+def test_counts_of_an_earlier_gpusched_stand_beside_todays() -> None:
+    counts = {"tasks": 6, "called_tasks": 2, "fused_tasks": 4}
+    (name, one), *_ = kept().items()
+    row = next(line for line in measured({name: one | {"before": counts}}).splitlines()
+               if line.startswith(f"| {name} "))  # fmt: skip
+    assert f"| 50% of 8 | {share(one)} |" in row
+
+
+def test_an_earlier_checkout_shows_its_gpusched_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "FOLDER", tmp_path)
+    for checkout in (ROOT, tmp_path):
+        folder = environments.earlier(checkout)
+        assert [path.name for path in folder.iterdir()] == ["gpusched"]
+        assert (folder / "gpusched").readlink() == checkout / "gpusched"
+
+
+SAMPLED = """
+import pytest
+
+@pytest.fixture
+def chunked():
+    return 1
+
+def helper():
+    import dask
+
+@pytest.mark.parametrize("k", range(4))
+def test_with(k, chunked):
+    pass
+
+@pytest.mark.parametrize("k", range(2))
+def test_with_dask(k):
+    pass
+
+@pytest.mark.parametrize("k", range(11))
+def test_without(k):
+    pass
+"""
+
+
+@pytest.mark.peers
+def test_more_of_the_tests_that_mention_dask_are_run(tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(SAMPLED)
+    done = run_tests([str(test)], "ecosystem.ini", tmp_path, "sampled", every=2)
+    names = sorted(name.rpartition("::")[2] for name in done.passed)
+    assert names == ["test_with[0]", "test_with[2]", "test_with_dask[0]", "test_without[0]",
+                     "test_without[10]"]  # fmt: skip
 
 
 CONFTEST = "import distributed.utils_test\n"

@@ -96,8 +96,16 @@ def strides(values: Sequence[Any]) -> list[tuple[int, ...]]:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether a value is an array, NumPy's or CuPy's."""
-    return hasattr(value, "strides") and not isinstance(value, np.generic)
+    """Return whether a value is an array, NumPy's or CuPy's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.running.layouts import is_array
+    >>> is_array(np.ones(3)), is_array(np.float32(3)), is_array(np.float32)
+    (True, False, False)
+    """
+    return hasattr(value, "strides") and not isinstance(value, np.generic | type)
 
 
 def in_c_order(value: Any) -> bool:

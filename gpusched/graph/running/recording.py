@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 OTHER_LAYOUT = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
 
-_RAISED = (MemoryError, OverrideError, config.ChoiceError, PieceReturnedError)
-"""What says nothing about the functions: there may be room the next time, and NumPy's own run is
-not what the user's version of a kernel does, nor what was configured."""
+_RAISED = (OverrideError, config.ChoiceError, PieceReturnedError)
+"""What says nothing about the functions: NumPy's own run is not what the user's version of a kernel
+does, nor what was configured."""
 
 
 class Recording:
@@ -106,6 +106,11 @@ class Recording:
         take()
         try:
             return self._planned()
+        except MemoryError as error:
+            # There may be room the next time.
+            if not self._examination.handles:
+                raise
+            return error
         except _RAISED:
             raise
         except StoppedError as stopped:

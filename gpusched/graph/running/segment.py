@@ -274,7 +274,8 @@ class Segment:
             except Exception as error:
                 # NumPy reports what it finds before a function raises, and first.
                 repeats = bool(take() or self.own) and not isinstance(registers, Moved)
-                if not repeats or isinstance(error, MemoryError):
+                memory = isinstance(error, MemoryError) and not self.examined().handles
+                if not repeats or memory:
                     raise
                 failed = error
             if failed is not None:
@@ -390,12 +391,17 @@ class Segment:
                    registers: Registers) -> None:  # fmt: skip
         """Call the functions as they are after a recording or a plan has failed.
 
-        Nothing has been changed by then. Either they raise what the user's program raises, or
-        gpusched has a bug, which is counted.
+        Nothing has been changed by then. Either they raise what the user's program raises, or they
+        handle it, or gpusched has a bug, which is counted.
         """
         leave(registers, self.without(GraphBreak.RECORDING("recording failed", repr(error))))
         self.calling.one_by_one(registers, reported=True)
-        self.called(self.refused(error, GraphBreak.RECORDING, inputs, registers), key)
+        if self.examined().handles:
+            told = f"your function may handle a {type(error).__name__}"
+            short = isinstance(error, MemoryError)  # There may be room the next time.
+            self.called(self.without(GraphBreak.OWN_HANDLES(told)), None if short else key)
+        else:
+            self.called(self.refused(error, GraphBreak.RECORDING, inputs, registers), key)
 
     def direct(self, found: Direct, registers: Registers, key: Any = None) -> None:
         """Call the functions as they are, and remember and count that."""

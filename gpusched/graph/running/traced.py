@@ -9,8 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpusched.backends.devices import device_of
-from gpusched.breaks import GraphBreak
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.config import ChoiceError
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct
 from gpusched.graph.running.inlined import Inlining
@@ -19,6 +22,7 @@ from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
 from gpusched.graph.safety.kinds import is_constant
 from gpusched.graph.safety.outside import is_warning
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Registers
 from gpusched.record.chunk import LazyChunk, lazies, node_of, seen_by_others
 from gpusched.record.record import Recorder
@@ -75,9 +79,11 @@ class Trace:
         for register, _ in segment.given:
             if isinstance(piece := self.local[register], LazyChunk):
                 recorder.pieces.add(node_of(piece))
-        calls = _bound(segment, examination or segment.examined(), recorder)
+        examination = examination or segment.examined()
+        calls = _bound(segment, examination, recorder)
         own = set(map(id, segment.own))
         self._own = {register for register, step in segment.steps if id(step) in own}
+        self._handles = examination.handles
         with recorder.own_numbers():
             for call, gone in zip(calls, segment.calling.last_uses, strict=True):
                 self._call(*call, inlining)
@@ -90,6 +96,8 @@ class Trace:
         self.recorder.step, local = register, self.local
         if register in self._own:
             function = partial(of_the_users, self.recorder, function)
+            if self._handles:
+                function = partial(with_nothing_to_handle, self.recorder, function)
         if inlining is not None and register in self.segment.users:
             given = {k: local[k] for k in step.registers}
             call = partial(step.call, function, local)
@@ -183,6 +191,34 @@ def of_the_users(recorder: Recorder, function: Callable[..., Any], /, *args: Any
         raise StoppedError(error.reason.told(told)) from error
     finally:
         recorder.closed = False
+
+
+def with_nothing_to_handle(recorder: Recorder, function: Callable[..., Any], /, *args: Any,
+                           **kwargs: Any) -> Any:  # fmt: skip
+    """Return what a function gives that is recorded without its handlers of exceptions.
+
+    Raises
+    ------
+    StoppedError
+        If it raises what it may handle, or may do so for other chunks where nobody asks it then.
+    """
+    if recorder.moved or not recorder.device.can.host_memory:
+        raise StoppedError(_may_handle("what other arrays than NumPy's raise"))
+    warned = len(recorder.warned)
+    try:
+        with np.errstate():  # As it is now: `with` statements do not put it back.
+            found = function(*args, **kwargs)
+    except (UnrecordableError, OverrideError, ChoiceError):
+        raise
+    except Exception as error:
+        raise StoppedError(_may_handle(f"a {type(error).__name__}{_line(error)}")) from error
+    if len(recorder.warned) > warned:
+        raise StoppedError(_may_handle("a warning"))
+    return found
+
+
+def _may_handle(what: str) -> Reason:
+    return GraphBreak.OWN_HANDLES(f"your function may handle {what}")
 
 
 def _is_result(value: Any) -> bool:

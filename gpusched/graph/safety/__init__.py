@@ -18,6 +18,7 @@ of calls:
 - `check`: goes through the bytecode of a function, and of those that it calls.
 - `instructions`: what each instruction does, with the `kinds` of what is on the stack.
 - `imports`: imports of what is loaded.
+- `exceptions`: handlers, without which functions are recorded.
 - `listed`: what may be read and called.
 - `outside`: what was read from outside, and functions that are bound to it while they are recorded.
 - `standins`: what these read instead of functions that see what type an array is, or that would

@@ -9,7 +9,7 @@ instruction does is in the table of `instructions`.
 
 from __future__ import annotations
 
-import dis
+import functools
 import inspect
 import sys
 import types
@@ -23,8 +23,11 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, package
 from gpusched.graph.safety import listed
+from gpusched.graph.safety.exceptions import entries, first_handler, only_asks, passes_on
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
+    ATTRIBUTES,
+    Applied,
     Items,
     Kind,
     Known,
@@ -32,6 +35,7 @@ from gpusched.graph.safety.kinds import (
     Options,
     is_constant,
     is_format,
+    is_new,
     is_own,
     is_string,
     joined,
@@ -42,9 +46,6 @@ from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import codes, instructions
 from gpusched.record.catalogue import CHANGING
 from gpusched.record.handlers import UFUNC_METHODS
-
-_RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}
-"""What handlers that Python itself adds put the stack and the variables back with."""
 
 
 def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
@@ -85,9 +86,15 @@ class Examination:
         """Functions that may be called where it is not known which one is, with their limits."""
         self._most = -1
         """How many arguments by position such calls have at most."""
+        self.unlisted = False
+        """Whether attributes are read that no plain value has: what others have is not known."""
+        self.calls_any = False
+        """Whether something is called that may be any value."""
 
     def finish(self) -> None:
         """Refuse calls of what is not known by which something may be changed."""
+        if self.unlisted and self.calls_any:
+            refuse(GraphBreak.OWN_ATTRIBUTE, "may call an attribute that no array has")
         for name, most in self._passed.items():
             if most < self._most:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"may call {name} with out=, or another function")
@@ -102,6 +109,7 @@ class Examination:
         self.outside.function(function)
         given = None if args is None else _given(function, args, names or {})
         if given is None or function in self._running:
+            self.use(*(given or {}).values())
             given = dict.fromkeys(parameters(function.__code__), Kind.OTHER)
             defaults = function.__defaults__ or (), (function.__kwdefaults__ or {}).values()
             self.use(*(Known(value, "a default") for value in chain.from_iterable(defaults)))
@@ -121,6 +129,10 @@ class Examination:
                 self.use(*(each for name, of in kind.names for each in (Known(name), of)))
             elif isinstance(kind, Known):
                 self._use_value(kind.value, kind.name)
+            elif isinstance(kind, Applied):
+                if not (isinstance(kind.callee, Known) and is_python(kind.callee.value)):
+                    refuse(GraphBreak.OWN_CODE, "uses a partial application, and does not call it")
+                self.use(kind.callee, *kind.args, *(of for _, of in kind.names))
             elif isinstance(kind, Method) and kind.name in listed.EITHER:
                 self._passed[kind.name] = listed.method_limit(kind.name)
             elif isinstance(kind, Method):
@@ -129,7 +141,7 @@ class Examination:
             elif kind is Kind.TEXT:
                 # Which depends on `numpy.set_printoptions`, where numbers are NumPy's.
                 refuse(GraphBreak.OWN_CODE, "formats a string, and does not only raise it")
-            elif kind not in (Kind.OTHER, Kind.NEW):
+            elif kind not in (Kind.OTHER, Kind.FUNCTION) and not is_new(kind):
                 refuse(GraphBreak.OWN_CODE, f"uses {kind.value}")
 
     def _use_value(self, value: Any, name: str) -> None:
@@ -219,6 +231,10 @@ class Code:
         self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
+        self._entries: list[Any] = []
+        """Handlers that are gone through, too."""
+        self._asks = False
+        """Whether an attribute that is missing goes to one of them, at this instruction."""
         self.stack: list[Any] = []
         """Before the instruction that is gone through, and after it."""
         self.variables: dict[str, Any] = {}
@@ -242,27 +258,16 @@ class Code:
             self._step(place, self._states[place])
 
     def _check_handlers(self) -> None:
-        """Refuse handlers of exceptions; those of a ``with`` statement only pass them on.
-
-        So do those of comprehensions and generators, which put variables back before.
-        """
-        if not self.code.co_exceptiontable:
+        """Note handlers of exceptions, and refuse those of generators."""
+        handler = first_handler(self.code)
+        if handler is None:
             return
-        for entry in dis.Bytecode(self.code).exception_entries:  # type: ignore[attr-defined]
-            place = self._place(entry.target)
-            names = [i.opname for i in self.instructions[place : place + 2]]
-            if names != ["PUSH_EXC_INFO", "WITH_EXCEPT_START"] and not self._passes_on(place):
-                told = GraphBreak.OWN_HANDLES(f"handles exceptions{self._where(place)}")
-                raise Unsafe(told, placed=True)
-
-    def _passes_on(self, place: int) -> bool:
-        """Return whether a handler runs nothing of the user's before it raises again."""
-        for each in self.instructions[place:]:
-            if each.opname == "RERAISE":
-                return True
-            if each.opname not in _RESTORING and "STOPITERATION" not in each.argrepr:
-                break
-        return False
+        if self.code.co_flags & GENERATORS:
+            told = f"handles exceptions in a generator{self._where(self._place(handler))}"
+            raise Unsafe(GraphBreak.OWN_HANDLES(told), placed=True)
+        self.whole.outside.handles = True
+        if only_asks(self.code):
+            self._entries = entries(self.code)
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -308,6 +313,7 @@ class Code:
         """Go through one instruction."""
         self.stack, self.variables = list(state.stack), dict(state.variables)
         self.keywords, ways = state.keywords, None
+        self._goto_handlers(place, state)
         try:
             for instruction in parts(self.instructions[place]):
                 ways = TABLE[instruction.opname](self, instruction)
@@ -320,6 +326,16 @@ class Code:
         for target, stack in [(None, self.stack)] if ways is None else ways:
             after = place + 1 if target is None else self._place(target)
             self._goto(after, State(tuple(stack), variables, self.keywords))
+
+    def _goto_handlers(self, place: int, state: State) -> None:
+        """Go on where an exception goes that an instruction may raise."""
+        offset, self._asks = self.instructions[place].offset, False
+        for each in self._entries:
+            if each.start <= offset < each.end:
+                raised = [Kind.OTHER] * (2 if each.lasti else 1)
+                stack = (*state.stack[: each.depth], *raised)
+                self._goto(self._place(each.target), State(stack, state.variables))
+                self._asks |= not passes_on(self.code, each.target)
 
     # The stack and the variables --------------------------------------------------------------
 
@@ -365,12 +381,23 @@ class Code:
         """Return the kind of a variable of an outer function."""
         if self.outer is not None:
             inside = name in self.outer.code.co_cellvars
-            return Kind.OTHER if inside else self.outer.held(name)
+            return self.outer.lent(name) if inside else self.outer.held(name)
         cells = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True))
         try:
             return Known(self.whole.outside.cell(cells[name], name), name)
         except ValueError:
             refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
+
+    def lent(self, name: str) -> Any:
+        """Return the kind of a variable to functions inside, which may be called at any time."""
+        sets = sum(
+            each.argval == name and each.opname in ("STORE_DEREF", "DELETE_DEREF")
+            for part in codes(self.code)
+            for each in instructions(part)
+        )
+        once = sets == 1 and name not in parameters(self.code)
+        function = self.variables.get(name) is Kind.FUNCTION
+        return Kind.FUNCTION if once and function else Kind.OTHER
 
     def is_inside(self, name: str) -> bool:
         """Return whether a variable is one of a function that is gone through."""
@@ -391,8 +418,11 @@ class Code:
             self.use(owner)
             if name in listed.NAMES:
                 return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
-            if name in listed.ATTRIBUTES:
-                return listed.ATTRIBUTES[name]
+            if name in ATTRIBUTES:
+                return ATTRIBUTES[name]
+            if self._asks and not listed.is_plain_attribute(name):
+                self.whole.unlisted = True
+                return Kind.OTHER
         refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
 
     # Calls ------------------------------------------------------------------------------------
@@ -401,6 +431,14 @@ class Code:
         """Return the kind of a call's result."""
         if callee is Kind.LEAVING:
             return Known(None)
+        if callee is Kind.COMPREHENSION:
+            self.use(*args)
+            return Kind.NEW
+        if isinstance(callee, Applied):
+            names = {**dict(callee.names), **names}
+            return self.call(callee.callee, [*callee.args, *args], names)
+        if isinstance(callee, Known) and callee.value is functools.partial and args:
+            return Applied(args[0], tuple(args[1:]), tuple(names.items()))
         if isinstance(callee, Known) and is_python(callee.value):
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
@@ -409,7 +447,12 @@ class Code:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"calls {listed.said(callee)} with {name}=")
         if isinstance(callee, Known) and callee.value is isinstance and len(args) == 2:
             self.use(args[0])
-            return listed.instance(args[1])
+            return listed.instance(args[1], self.whole.outside)
+        if isinstance(callee, Known) and callee.value is type and len(args) == 1:
+            self.use(args[0])
+            return Kind.TYPE
+        if isinstance(callee, Known) and (callee.value is getattr or callee.value is hasattr):
+            return self._ask_attribute(callee.value, args)
         raised = isinstance(callee, Known) and listed.is_error(callee.value)
         for kind in (*args, *names.values()):
             if not (raised and is_string(kind)):
@@ -419,16 +462,35 @@ class Code:
         if isinstance(callee, Known):
             found = listed.function(callee.value, args, names)
             self.whole.outside.kernel(callee.value)
-            self.whole.called(2 if any(callee.value is f for f in listed.CALLING) else -1)
+            most = listed.most_given(callee.value, args)
+            self.whole.calls_any |= most >= 0 and Kind.OTHER in (*args[:1], *names.values())
+            self.whole.called(most)
             return found
-        if callee not in (Kind.OTHER, Kind.NEW):
+        if callee not in (Kind.OTHER, Kind.NEW, Kind.FUNCTION):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
+        self.whole.calls_any |= callee is Kind.OTHER
         self.whole.called(len(args))
         return Kind.OTHER
+
+    def _ask_attribute(self, function: Any, args: list[Any]) -> Any:
+        """Return the kind of what `getattr` or `hasattr` give.
+
+        Where nothing is known of the value, what stands in for them decides when it is recorded
+        (`gpusched.graph.safety.standins`): it gives no methods.
+        """
+        owner, known = args[0] if args else Kind.MIXED, args[1:2]
+        name = known[0].value if known and isinstance(known[0], Known) else None
+        if type(name) is not str:
+            refuse(GraphBreak.OWN_ATTRIBUTE, "asks for an attribute whose name is not known")
+        if isinstance(owner, Known) and not is_constant(owner.value):
+            refuse(GraphBreak.OWN_ATTRIBUTE, f"asks for .{name} of {described(owner)}")
+        self.use(owner, *args[2:])
+        return Kind.NEW if function is hasattr else Kind.OTHER
 
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:
         """Return the kind of what a call gives whose arguments are not known."""
         self.use(callee, given, options)
+        self.whole.calls_any |= not isinstance(callee, Known)
         self.whole.called(sys.maxsize)
         return Kind.OTHER
 

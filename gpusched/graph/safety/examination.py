@@ -166,6 +166,11 @@ class Examination:
                 return cls(tuple(outsides), (name_of(step.function), said_of(verdict.reason)))
         return cls(tuple(outsides))
 
+    @property
+    def handles(self) -> bool:
+        """Whether one of the functions handles exceptions."""
+        return any([outside.handles for outside in self.outsides])
+
     def holds(self) -> bool:
         """Return whether everything that was read is as it was."""
         return all([outside.holds() for outside in self.outsides])

@@ -19,9 +19,12 @@ from gpusched.graph.safety.kinds import (
     Listing,
     Options,
     is_constant,
+    is_new,
+    is_numeric,
     is_one,
     is_own,
     is_string,
+    is_type,
     items_of,
 )
 from gpusched.graph.safety.listed import described, refuse
@@ -50,7 +53,6 @@ _SAID = {
     "DELETE_ATTR": "deletes an attribute",
     "STORE_GLOBAL": "sets a global variable",
     "DELETE_GLOBAL": "deletes a global variable",
-    "BUILD_SET": "builds a set",
 }
 """What is said of some instructions that are not listed."""
 
@@ -103,8 +105,9 @@ _rules({
         (i.argval, code.stack)
     ],
     "GET_ITER BINARY_SLICE YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
-    "BUILD_SLICE COMPARE_OP CONTAINS_OP TO_BOOL UNARY_INVERT "
-    "UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE": lambda code, i: _replace(code, i, Kind.NEW),
+    "UNARY_NEGATIVE": lambda code, i: _replace(code, i, Kind.ARRAY),
+    "BUILD_SLICE TO_BOOL UNARY_INVERT UNARY_NOT UNARY_POSITIVE":
+        lambda code, i: _replace(code, i, Kind.NEW),
 })  # fmt: skip
 
 
@@ -112,6 +115,14 @@ def _replace(code: Code, i: dis.Instruction, kind: Kind) -> None:
     """Put something on the stack instead of what an instruction takes off."""
     code.taken(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
     code.push(kind)
+
+
+@rule("COMPARE_OP CONTAINS_OP")
+def _compare(code: Code, i: dis.Instruction) -> Ways:
+    given = code.pop(2)
+    if not all(map(is_type, given)):
+        code.use(*given)
+    return code.push(Kind.MASK if i.opname == "COMPARE_OP" else Kind.NEW)
 
 
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
@@ -207,17 +218,22 @@ def _make_function(code: Code, i: dis.Instruction) -> Ways:
     before = code.stack, code.variables
     code.inside(inner)
     code.stack, code.variables = before
-    return code.push(Kind.NEW)
+    # Until Python 3.12: nobody can write a function with such a parameter.
+    builds = inner.co_varnames[:1] == (".0",) and not inner.co_flags & GENERATORS
+    return code.push(Kind.COMPREHENSION if builds else Kind.FUNCTION)
 
 
 @rule("SET_FUNCTION_ATTRIBUTE")
 def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
     """Follow what MAKE_FUNCTION's flags were until Python 3.12."""
     code.taken(2)
-    return code.push(Kind.NEW)
+    return code.push(Kind.FUNCTION)
 
 
 # Operators and items ----------------------------------------------------------------------------
+
+
+_NONE, _NONE_TYPE = Known(None), Known(type(None))
 
 
 @rule("BINARY_OP")
@@ -225,11 +241,34 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
     if i.argrepr == "[]":
         return _subscript(code, i)
     left, right = code.pop(2)
+    if i.argrepr == "|" and all(is_type(k) or k == _NONE for k in (left, right)):
+        # Several types, as `isinstance` takes them.
+        return code.push(Items(tuple(_NONE_TYPE if k == _NONE else k for k in (left, right))))
     formats = "%" in i.argrepr and is_string(left)
     code.use(right, *(() if formats else (left,)))
     if i.argrepr.endswith("=") and not is_own(left):
         refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
+    if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
+        return code.push(Kind.MASK)
+    if not formats and _makes_array(i.argrepr, left, right):
+        return code.push(Kind.ARRAY)
     return code.push(Kind.TEXT if formats else Kind.NEW)
+
+
+def _makes_array(operator: str, left: Any, right: Any) -> bool:
+    """Return whether an operator gives an array or a number, or something without items.
+
+    Lists have but two operators, and no numbers are added to them: they are repeated, and ``+=``
+    has them longer by what an array shows.
+    """
+    if operator.rstrip("=") in ("-", "/", "//", "**", "@"):
+        return True
+    if operator.endswith("="):
+        return left is Kind.ARRAY and is_numeric(right)
+    if operator == "*":
+        fractions = [k for k in (left, right) if isinstance(k, Known) and type(k.value) is float]
+        return bool(fractions)
+    return operator == "+" and (is_numeric(left) or is_numeric(right))
 
 
 @rule("BINARY_SUBSCR")
@@ -240,13 +279,13 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
     if number is not None and -len(items) <= number < len(items):
         return code.push(items[number])
     code.use(owner, index)
-    return code.push(Kind.OTHER)
+    return code.push(Kind.ARRAY if owner is Kind.ARRAY and index is Kind.MASK else Kind.OTHER)
 
 
 @rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
 def _store(code: Code, i: dis.Instruction) -> Ways:
     given = code.taken(-dis.stack_effect(i.opcode, i.arg, jump=False))
-    if given[0 if i.opname == "DELETE_SUBSCR" else 1] is not Kind.NEW:
+    if not is_new(given[0 if i.opname == "DELETE_SUBSCR" else 1]):
         refuse(GraphBreak.OWN_ASSIGNS, "assigns to elements of an array")
     return None
 
@@ -254,6 +293,8 @@ def _store(code: Code, i: dis.Instruction) -> Ways:
 @rule("IS_OP")
 def _is(code: Code, i: dis.Instruction) -> Ways:
     left, right = code.pop(2)
+    if is_type(left) and is_type(right) and Kind.TYPE in (left, right):
+        return code.push(Kind.NEW)
     if not any(isinstance(kind, Known) and is_one(kind.value) for kind in (left, right)):
         # Another constant without any difference may be another object.
         refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
@@ -282,6 +323,18 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
     else:
         code.use(into, more)
         code.stack[place] = Kind.NEW
+    return None
+
+
+@rule("BUILD_SET")
+def _build_set(code: Code, i: dis.Instruction) -> Ways:
+    code.taken(int(i.arg or 0))
+    return code.push(Kind.NEW)
+
+
+@rule("SET_ADD SET_UPDATE")
+def _add_to_set(code: Code, i: dis.Instruction) -> Ways:
+    code.taken(1)
     return None
 
 
@@ -431,6 +484,27 @@ def _intrinsic(code: Code, i: dis.Instruction) -> Ways:
     if "UNARY_POSITIVE" not in i.argrepr:
         refuse(GraphBreak.OWN_CODE, "does what gpusched cannot follow")
     code.taken(1)
+    return code.push(Kind.NEW)
+
+
+# Exceptions -----------------------------------------------------------------------------------
+
+
+_rules(
+    {
+        "PUSH_EXC_INFO": lambda code, i: code.pop(1) and code.push(Kind.OTHER, Kind.OTHER),
+        "WITH_EXCEPT_START": lambda code, i: code.push(Kind.NEW),
+        "POP_EXCEPT": lambda code, i: code.pop(1) and None,
+        "RERAISE": lambda code, i: [],
+    }
+)
+
+
+@rule("CHECK_EXC_MATCH")
+def _check_match(code: Code, i: dis.Instruction) -> Ways:
+    (of,) = code.pop(1)
+    if not (isinstance(of, Known) and of.value is AttributeError):
+        refuse(GraphBreak.OWN_HANDLES, f"handles {described(of)}")
     return code.push(Kind.NEW)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from types import EllipsisType, NoneType
+from abc import ABCMeta
+from types import EllipsisType, NoneType, UnionType
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,16 @@ class Kind(enum.Enum):
     NEW = "a value of its own"
     """An array, list or dictionary that this call has made, which shares memory with nothing that
     it is given; or something that never changes, such as a number."""
+    ARRAY = "a new array"
+    """Of these an array, or a number of NumPy's: what a mask chooses of it is a copy."""
+    MASK = "whether a comparison holds"
+    """Of these a truth value, or an array of such."""
+    FUNCTION = "a function that it defines"
+    COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"
     TEXT = "a string that the function formats"
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
+    TYPE = "a type that the function asks a value for"
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
     MIXED = "a value that gpusched cannot determine"
@@ -67,6 +75,15 @@ class Filling(Options):
 
 
 @dataclass(frozen=True)
+class Applied:
+    """A partial application that the function makes."""
+
+    callee: Any
+    args: tuple[Any, ...]
+    names: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
 class Method:
     """A method that has been read and not been called yet."""
 
@@ -76,8 +93,31 @@ class Method:
 
 SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
 """NumPy's scalar types whose values never change; classes derived from them are not."""
+_ABSTRACT = {np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact,
+             np.floating, np.complexfloating}  # fmt: skip
+"""NumPy's types of which no scalar is: dtypes are compared with them."""
 CONSTANTS = SCALARS | {bool, int, float, complex, str, bytes, type(None), type(Ellipsis)}
 """Types whose values never change."""
+
+
+ATTRIBUTES = dict.fromkeys(
+    [
+        "bits",
+        "char",
+        "dtype",
+        "eps",
+        "itemsize",
+        "kind",
+        "name",
+        "nbytes",
+        "ndim",
+        "shape",
+        "size",
+        "tiny",
+    ],
+    Kind.NEW,
+) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type"], Kind.OTHER)
+"""Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 
 
 def is_constant(value: Any) -> bool:
@@ -87,7 +127,7 @@ def is_constant(value: Any) -> bool:
     if type(value) is slice:
         return all(map(is_constant, (value.start, value.stop, value.step)))
     if isinstance(value, type):
-        return value in SCALARS or value in (bool, int, float)
+        return value in SCALARS or value in _ABSTRACT or value in (bool, int, float)
     return type(value) in CONSTANTS or isinstance(value, np.dtype)
 
 
@@ -128,7 +168,27 @@ def items_of(kind: Any) -> tuple[Any, ...] | None:
 def is_own(kind: Any) -> bool:
     """Return whether a change of a value is seen by nobody else; nothing changes a tuple."""
     constant = isinstance(kind, Known) and is_constant(kind.value)
-    return constant or isinstance(kind, Items) or kind in (Kind.NEW, Kind.TEXT)
+    return constant or isinstance(kind, Items) or kind is Kind.TEXT or is_new(kind)
+
+
+def is_new(kind: Any) -> bool:
+    """Return whether the function has made a value that it may change."""
+    return kind in (Kind.NEW, Kind.ARRAY, Kind.MASK)
+
+
+def is_type(kind: Any) -> bool:
+    """Return whether a value is a type, or several, that are compared as objects are."""
+    several = items_of(kind)
+    if several is not None:
+        return all(map(is_type, several))
+    plain = type, ABCMeta, UnionType
+    return kind is Kind.TYPE or (isinstance(kind, Known) and type(kind.value) in plain)
+
+
+def is_numeric(kind: Any) -> bool:
+    """Return whether a value is a number, or an array of its own."""
+    number = isinstance(kind, Known) and type(kind.value) in (bool, int, float, complex)
+    return number or kind in (Kind.ARRAY, Kind.MASK)
 
 
 def is_string(kind: Any) -> bool:

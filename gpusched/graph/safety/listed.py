@@ -7,21 +7,42 @@ as its graph was made for functions that leave what they are given as it is: no 
 
 from __future__ import annotations
 
+import abc
 import functools
 import math
 import operator
 import types
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
-from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_own, items_of
+from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_new, is_own, items_of
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
+
+if TYPE_CHECKING:
+    from gpusched.graph.safety.outside import Outside
+
+
+_PLAIN = (
+    *SCALARS, bool, bytes, complex, dict, float, frozenset, functools.partial, int, list, np.dtype,
+    np.ndarray, np.ufunc, range, set, slice, str, tuple, type, types.BuiltinFunctionType,
+    types.FunctionType, types.ModuleType,
+)  # fmt: skip
+
+
+@functools.cache
+def _plain_attributes() -> frozenset[str]:
+    return frozenset(name for kind in _PLAIN for name in dir(kind))
+
+
+def is_plain_attribute(name: str) -> bool:
+    """Return whether values of Python's and of NumPy's types have, or may have, an attribute."""
+    return name.startswith("__") or name in _plain_attributes()
 
 
 class Unsafe(Exception):
@@ -38,39 +59,25 @@ def refuse(kind: GraphBreak, text: str) -> NoReturn:
 
 
 _MAKING = (
-    abs, all, any, bool, complex, dict, divmod, float, int, isinstance, len, list, pow, range,
-    round, slice, np.arange, np.array, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity,
-    np.iinfo, np.linspace, np.ones, np.zeros,
+    abs, all, any, bool, callable, complex, dict, divmod, float, frozenset, int, isinstance, len,
+    list, pow, range, round, set, slice, sorted, np.arange, np.array, np.broadcast_shapes,
+    np.can_cast, np.dtype, np.empty, np.eye, np.finfo, np.full, np.identity, np.iinfo,
+    np.indices, np.isscalar, np.issubdtype, np.iterable, np.linspace, np.min_scalar_type, np.ones,
+    np.promote_types, np.zeros,
 )  # fmt: skip
 """What makes something new of whatever it is given."""
+_ARRAYS = (np.arange, np.empty, np.eye, np.full, np.identity, np.linspace, np.ones, np.zeros)
+"""Of these, what makes an array."""
 _OTHERS = (
-    enumerate, functools.reduce, max, min, np.asanyarray, np.asarray, np.errstate, operator.getitem,
-    sum, tuple, zip,
+    enumerate, filter, functools.reduce, map, max, min, np.asanyarray, np.asarray, np.errstate,
+    operator.getitem, reversed, sum, tuple, zip,
 )  # fmt: skip
 _LISTED = frozenset(map(id, (*_MAKING, *_OTHERS, *SCALARS)))
 """By identity: nothing is asked of objects that are not known."""
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
-CALLING = (functools.reduce, max, min)
+_CALLING = (filter, functools.reduce, max, min, sorted)
 """What may call functions that it is given, each with two arguments at most."""
 
-ATTRIBUTES = dict.fromkeys(
-    [
-        "bits",
-        "char",
-        "dtype",
-        "eps",
-        "itemsize",
-        "kind",
-        "name",
-        "nbytes",
-        "ndim",
-        "shape",
-        "size",
-        "tiny",
-    ],
-    Kind.NEW,
-) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type"], Kind.OTHER)
-"""Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 EITHER = ("max", "min")
 """Attributes of what `numpy.finfo` returns that are methods of arrays."""
 CHANGING = ("append", "extend", "insert", "pop", "reverse")
@@ -89,7 +96,7 @@ def is_error(made: Any) -> bool:
 
     A function that raises one runs twice: while it is recorded, and on real arrays.
     """
-    return (
+    return made is np.exceptions.AxisError or (
         type(made) is type
         and issubclass(made, BaseException)
         and isinstance(made.__init__, types.WrapperDescriptorType)
@@ -134,6 +141,13 @@ def method_limit(name: str) -> float:
     return found - 1
 
 
+def most_given(called: Any, args: list[Any]) -> int:
+    """Return how many arguments a call gives functions that it is given; -1 if it calls none."""
+    if called is map:
+        return len(args) - 1
+    return 2 if any(called is each for each in _CALLING) else -1
+
+
 def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
     """Return the kind of a call's result; `Unsafe` if the call is not on the list."""
     name = called_name(called)
@@ -151,14 +165,17 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         return Kind.STATE
     given = "copy" in names or len(args) > 2
+    array = has(called, "fresh") or (isinstance(called, np.ufunc) and called.nout == 1)
+    if array or any(called is each for each in _ARRAYS):
+        return Kind.ARRAY
     if isinstance(called, np.ufunc):
-        made = called.nout == 1
+        made = False
     elif id(called) in _LISTED:
         # A type of numbers returns an array that is of it already, `numpy.array` if it is asked to.
         made = called in _MAKING and not (called is np.array and given)
         made = made or (called in SCALARS and all(map(is_own, args)))
     else:
-        made = is_error(called) or _computes(called) or has(called, "fresh")
+        made = is_error(called) or _computes(called)
     return Kind.NEW if made else Kind.OTHER
 
 
@@ -174,30 +191,48 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
     if name in CONVERTING and ("dtype" in names or len(args) > 1 + (name == "clip")):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
-    return Kind.NEW if copies or method_has(name, "fresh") else Kind.OTHER
+    if name == "copy":
+        return Kind.NEW  # It may be a list's.
+    return Kind.ARRAY if copies or method_has(name, "fresh") else Kind.OTHER
 
 
 def _ufunc_method(ufunc: np.ufunc, name: str, args: list[Any]) -> Any:
     told = f"{ufunc.__name__}.{name}"
     if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None:
         refuse(GraphBreak.OWN_CALLS, f"calls {told}, which is not recorded")
-    if name == "at" and (not args or args[0] is not Kind.NEW):
+    if name == "at" and not (args and is_new(args[0])):
         refuse(GraphBreak.OWN_CHANGES, f"calls {told} of an array that is not new")
     if len(args) > (4 if name == "reduceat" else 3):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {told} with out=")
     return Kind.OTHER
 
 
-def instance(of: Any) -> Any:
+def instance(of: Any, outside: Outside) -> Any:
     """Return the kind of whether a value is of a type, or of one of several.
 
-    Only a type's own type has a say in that: what others would run is not looked at.
+    Only a type's own type has a say in that: what others would run is not looked at. An abstract
+    type answers for each type of values once, and again after types have been registered with one
+    (``ABCMeta.__instancecheck__``), which is noted.
     """
-    several = items_of(of)
+    union = isinstance(of, Known) and type(of.value) is types.UnionType
+    several = tuple(map(Known, of.value.__args__)) if union else items_of(of)
     for each in (of,) if several is None else several:
-        if not isinstance(each, Known) or type(each.value) is not type:
+        if items_of(each) is not None:
+            instance(each, outside)
+        elif isinstance(each, Known) and type(each.value) is abc.ABCMeta:
+            outside.registrations()
+        elif not _is_plain_type(each):
             refuse(GraphBreak.OWN_CALLS, f"asks whether a value is {described(each)}")
     return Kind.NEW
+
+
+def _is_plain_type(kind: Any) -> bool:
+    """Return whether a value is a type that does not decide what its instances are.
+
+    What stands in for `type` itself is no type.
+    """
+    kinds = type, type(np.dtype)
+    return isinstance(kind, Known) and type(kind.value) in kinds and kind.value is not type
 
 
 def is_changed_by(callee: Any) -> bool:

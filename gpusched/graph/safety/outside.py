@@ -5,6 +5,7 @@ Functions are recorded bound to these values, with stand-ins (`standins`) among 
 
 from __future__ import annotations
 
+import abc
 import builtins
 import inspect
 import operator
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.graph.functions.libraries import found_by_name
+from gpusched.graph.safety.exceptions import without_handlers
 from gpusched.graph.safety.kinds import is_constant, same
 from gpusched.graph.safety.standins import WARNS, stand_in
 from gpusched.record.catalogue import recorded_form
@@ -59,6 +61,8 @@ class Outside:
         self._read: dict[Any, tuple[Callable[[], Any], Any, Callable[[Any, Any], bool]]] = {}
         """By what has been read: how it is read, what that gave, and what compares it."""
         self._parts: list[Any] = []
+        self.handles = False
+        """Whether one of the functions handles exceptions: it is recorded without its handlers."""
 
     def name(self, function: types.FunctionType, name: str) -> Any:
         """Return a global of a function's, or one of Python's own functions.
@@ -107,6 +111,10 @@ class Outside:
         """Note the code and the defaults of a function that is called."""
         self._note(id(function), partial(_meaning, function),
                    lambda found: (found[0], *map(frozen, found[1:])), _means)  # fmt: skip
+
+    def registrations(self) -> None:
+        """Note which types have been registered as what an abstract type stands for."""
+        self._note("registrations", abc.get_cache_token, lambda _: "registrations", operator.eq)
 
     def kernel(self, callee: Any) -> None:
         """Note a user's kernel, or what is recorded as one, which reads values from outside."""
@@ -213,7 +221,7 @@ class Bound:
         names["__builtins__"] = self._builtins(function)
         cells = function.__closure__ or ()
         bound = tuple([types.CellType() if id(cell) in self._read else cell for cell in cells])
-        made = types.FunctionType(code, names, function.__name__, None, bound)
+        made = types.FunctionType(without_handlers(code), names, function.__name__, None, bound)
         # It may hold itself.
         self._made[id(function)] = made
         made.__defaults__ = self.value(defaults)

@@ -21,9 +21,17 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.dtypes import SUPPORTED
+from gpusched.graph.safety.kinds import ATTRIBUTES, CONSTANTS
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.catalogue import has
-from gpusched.record.chunk import LazyChunk, chunks_in, is_scalar, node_of, recorder_of
+from gpusched.record.chunk import (
+    LackingError,
+    LazyChunk,
+    chunks_in,
+    is_scalar,
+    node_of,
+    recorder_of,
+)
 from gpusched.record.handlers import HANDLERS
 from gpusched.record.record import Recorder
 
@@ -37,6 +45,8 @@ def stand_in(function: Any, recorder: Recorder) -> Any:
 
     It keeps no recorder, and with it no arrays: functions hold each other until they are collected.
     """
+    if function is AttributeError:
+        return LackingError
     if any(function is each for each in _FILLING):
         return partial(_filled, ref(recorder), function)
     make = _STANDING.get(id(function))
@@ -62,6 +72,43 @@ def _type(value: Any) -> Any:
     if type(value) is not LazyChunk:
         return type(value)
     return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
+
+
+def _asked_type(function: Any, value: Any) -> Any:
+    """Return the type of a value, or of what a lazy chunk stands for."""
+    if type(value) is LazyChunk:
+        return _type(_numpys(value))
+    if callable(value) and not isinstance(value, type):
+        _refuse(GraphBreak.OWN_DECIDES("asks of what type a function is"))
+    return function(value)
+
+
+def _ask_attribute(function: Any, value: Any, name: str, *default: Any) -> Any:
+    """Do what `getattr` or `hasattr` do, of the array that a lazy chunk stands for.
+
+    What an attribute of others than plain values is, is their own affair; and a method is more than
+    its value.
+    """
+    kind = type(value)
+    if kind not in _PLAIN and kind is not LazyChunk:
+        _refuse(GraphBreak.OWN_ATTRIBUTE(f"asks a {kind.__name__} for .{name}"))
+    like = _like(_numpys(value)) if kind is LazyChunk else value
+    if function is getattr and hasattr(like, name):
+        if name not in ATTRIBUTES:
+            _refuse(GraphBreak.OWN_ATTRIBUTE(f"asks for .{name}"))
+        like = value
+    return function(like, name, *default)
+
+
+def _like(chunk: LazyChunk) -> Any:
+    """Return an array of a chunk's dtype and shape, or a scalar, that has what NumPy's have."""
+    found = np.broadcast_to(np.zeros((), chunk.dtype), chunk.shape)
+    return found[()] if is_scalar(chunk) else found
+
+
+def _asked(function: Any, value: Any) -> bool:
+    """Return what a function says of an array by its dtype and its shape alone."""
+    return bool(function(_like(_numpys(value)) if type(value) is LazyChunk else value))
 
 
 def _as_array(value: Any, dtype: Any = None) -> Any:
@@ -115,6 +162,9 @@ def _converted(function: Callable[..., Any], value: Any, *args: Any, **kwargs: A
     return (_array if function is np.array else _as_array)(value, *args, **kwargs)
 
 
+_PLAIN = CONSTANTS | {list, tuple, dict, slice, np.ndarray}
+"""Types of values that have the attributes that Python or NumPy gave them."""
+
 _FILLING = (np.empty, np.full, np.ones, np.zeros)
 """What they make is an array of one number, and may be written to as one that is made of chunks."""
 
@@ -162,7 +212,8 @@ def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 
 _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions."""
-_ASKING = {np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size}
+_ASKING = {np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.ndim, np.result_type,
+           np.shape, np.size}  # fmt: skip
 """Those that compute nothing."""
 _QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round, np.sum}
 
@@ -177,9 +228,12 @@ def _is_quiet(function: Any) -> bool:
 _STANDING: dict[int, Callable[..., Any]] = {
     id(function): make
     for make, functions in (
+        (_ask_attribute, (getattr, hasattr)),
+        (_asked_type, (type,)),
         (_is_instance, (isinstance,)),
+        (_asked, (np.isscalar, np.iterable)),
         (_converted, (np.array, np.asanyarray, np.asarray)),
-        (_of_numbers, (np.arange, np.eye, np.identity, np.linspace)),
+        (_of_numbers, (np.arange, np.eye, np.identity, np.indices, np.linspace)),
     )
     for function in functions
 }
