@@ -24,6 +24,7 @@ from gpusched.record.catalogue import own_traits
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
+COMPILED = GraphBreak.LIBRARY("a function that numba has compiled, which no kernel holds")
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ def _said_of_object(function: Any) -> Reason:
         told = f"is a method of a {type(function.__self__).__name__}, which may change"
         return GraphBreak.OWN_OBJECTS(told)
     kind = type(function)
+    if package(kind) == "numba":
+        return COMPILED
     if package(kind) in OBJECTS:
         return LIBRARY
     return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")
