@@ -111,7 +111,7 @@ def kind_of(value: Any) -> Any:
         return Kind.OTHER
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
-    if type(value) is list and all(map(_is_harmless, value)):
+    if type(value) in (list, dict) and _is_harmless(value):
         return Kind.OTHER
     return Known(value, "an argument")
 
@@ -128,9 +128,11 @@ def _may_be_chunk(kind: Any) -> bool:
 
 
 def _is_harmless(value: Any) -> bool:
-    """Return whether a list of arguments may hold a value: a chunk, a number, or such a list."""
+    """Return whether arguments may hold a value: a chunk, a number, or a structure of such."""
     if type(value) in (list, tuple):
         return all(map(_is_harmless, value))
+    if type(value) is dict:
+        return all(map(_is_harmless, (*value, *value.values())))
     return kind_of(value) is Kind.OTHER or (is_constant(value) and not is_format(value))
 
 
