@@ -322,7 +322,9 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     apply_along_axis: lanes.along_axis,
 }
 """What programs call instead of a function of dask's that loses digits, or copies twice."""
-_PLAIN = {exact: plain for plain, exact in EXACT.items()}
+_PLAIN = {exact: plain for plain, exact in EXACT.items()} | {
+    last: plain for plain, _, _, last in moments.LAST_STEPS
+}
 
 
 @numel_lookup.register(LazyChunk)
@@ -330,6 +332,29 @@ def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
     """Return the number of elements per result, known from the shape, on the chunk's device."""
     counted = numel_lookup.dispatch(np.ndarray)(x, **kwargs)
     return LazyChunk(recorder_of(x), recorder_of(x).constant(counted))
+
+
+def last_for(function: Any, maker: Any) -> Any:
+    """Return what programs call to join the results of one chunk, or `function` itself.
+
+    Parameters
+    ----------
+    function
+        What joins results of chunks.
+    maker
+        The function of the same program that makes the only one.
+
+    Examples
+    --------
+    >>> from dask.array import reductions
+    >>> from gpusched.graph.functions.known import last_for
+    >>> last_for(reductions.mean_agg, reductions.mean_chunk).__name__
+    'mean_agg_of_one'
+    """
+    return _LAST.get((id(function), id(maker)), function)
+
+
+_LAST = {(id(joins), id(makes)): last for _, joins, makes, last in moments.LAST_STEPS}
 
 
 def substitute_for(function: Any) -> Any:

@@ -29,6 +29,7 @@ from gpusched.graph.functions.known import (
     are_numbers,
     enforced,
     exact_for,
+    last_for,
     located,
     of_ndim,
     piecewise_of_numbers,
@@ -247,6 +248,7 @@ class _Translation:
             function = maker.user(function) if isinstance(maker, StandIn) else function
         taken, given = None, function
         function, held, named = applied(exact_for(function), (), {})
+        function = last_for(function, self.maker(args))
         if type(given) is partial and type(function) is not partial:
             taken = Taken(*self.guard(given), len(held), frozenset(kwargs))
         args = (*map(self.literal, held), *args)
@@ -269,6 +271,19 @@ class _Translation:
         if finish is None:
             return result
         return self.step(key, finish, (result, *(args[k] for k in function.sealed)), {})
+
+    def maker(self, args: tuple[Any, ...]) -> Any:
+        """Return the recorded function whose result is all that a call is given; None for others.
+
+        It may be in lists of one item.
+        """
+        value = args[0] if len(args) == 1 else None
+        while type(value) is list and len(value) == 1:
+            value = value[0]
+        if type(value) is not Register or value.number >= 0:
+            return None
+        step = self.steps[-value.number - 1]
+        return step.function if step.recorded else None
 
     def sealed(self, key: Any, value: Any) -> Register:
         """Add the call that seals an argument; numbers are inputs, too."""
