@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import gpusched
 
 RANDOM = np.random.default_rng(7)
-ROUNDS = {"f4": 3e-6, "f8": 1e-13}
+ROUNDS = {"f2": 2e-3, "f4": 3e-6}
 """How far results may be from NumPy's, for sums in another order."""
 
 
@@ -28,7 +28,7 @@ def outcome(program: Any, fused: bool) -> tuple[np.ndarray, set[str]]:
     return found, {str(each.message) for each in caught}
 
 
-def check(program: Any, dtype: str = "f8") -> Any:
+def check(program: Any) -> Any:
     """Assert that a program gives what plain dask gives, and warns as it does."""
     expected, told = outcome(program, fused=False)
     gpusched.reset_statistics()
@@ -37,10 +37,10 @@ def check(program: Any, dtype: str = "f8") -> Any:
         assert found.dtype == expected.dtype
         assert found.shape == expected.shape
         np.testing.assert_allclose(
-            found, expected, rtol=ROUNDS["f4" if found.dtype == "f4" else "f8"], atol=1e-12
+            found, expected, rtol=ROUNDS.get(found.dtype.str[1:], 1e-13), atol=1e-12
         )
-        known = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]))
+        known = ~np.isnan(expected) & np.isreal(expected)
+        np.testing.assert_array_equal(np.signbit(found.real[known]), np.signbit(expected.real[known]))
         assert messages == told
     return gpusched.statistics()
 
@@ -60,7 +60,7 @@ def test_one_task_without_calls(name: str, dtype: str) -> None:
     for axis in (1, (1, 2)):
         for options in ({}, {"keepdims": True}):
             reduced = getattr(da, name)(x, axis=axis, **options)
-            counted = check(reduced * 2, dtype)
+            counted = check(reduced * 2)
             assert not counted.breaks
             assert counted.launches % 4 == 0
             assert not counted.repeats
@@ -78,7 +78,7 @@ def test_nan_infinities_and_lanes_of_nothing(name: str, dtype: str) -> None:
     values[7, :, :2] = np.nan
     x = da.from_array(values, chunks=(6, 5, 7))
     for ddof in ({"ddof": k} for k in (0, 1, 2, 5)) if "mean" not in name else [{}]:
-        check(getattr(da, name)(x, axis=1, **ddof) + 0, dtype)
+        check(getattr(da, name)(x, axis=1, **ddof) + 0)
 
 
 @pytest.mark.usefixtures("everything_fused", "no_compiler")

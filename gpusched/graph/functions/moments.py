@@ -9,7 +9,6 @@ functions understand what these return, and these what dask's do.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -21,7 +20,7 @@ from dask.utils import deepmap
 from gpusched.adapters.arrays import concatenate2
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak
-from gpusched.emit.floatingpoint import INVALID, REPORTED, enforced, heeded, note
+from gpusched.emit.floatingpoint import INVALID, QUOTIENT, heeded, note
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute, node_of, recorder_of
 from gpusched.record.moments import Moments, joined, moments
@@ -222,7 +221,7 @@ def _called(recorder: Recorder, function: Any, args: tuple[Any, ...],
 
 
 def checked(counts: LazyChunk, ddof: int) -> Any:
-    """Return counts; a warning as dask gives it comes with those that leave no degree of freedom.
+    """Return counts; dask's warning comes with those that leave no degree of freedom.
 
     On a GPU nothing warns.
     """
@@ -232,23 +231,20 @@ def checked(counts: LazyChunk, ddof: int) -> Any:
     known = recorder.known(node_of(counts))
     if known is not None and (known > ddof).all():
         return counts
-    return compute(recorder, _warn_of_few, (counts, ddof, bool(enforced())), {}, copies=True)
+    return compute(recorder, _reported_if_few, (counts, ddof), {}, copies=True)
 
 
 @own("quick")
-def _warn_of_few(counts: np.ndarray, ddof: int, raises: bool) -> np.ndarray:
+def _reported_if_few(counts: np.ndarray, ddof: int) -> np.ndarray:
     if (counts <= ddof).any():
-        if raises:
-            note(REPORTED)  # NumPy repeats the calls, and raises.
-        else:
-            warnings.warn("invalid value encountered in divide", RuntimeWarning, stacklevel=2)
+        note(QUOTIENT)
     return counts
 
 
-@form_of(_warn_of_few)
-def _unfilled_counts(counts: np.ndarray, ddof: int, raises: bool) -> np.ndarray:
-    """Return what `_warn_of_few` returns, of counts that are not there yet."""
-    del ddof, raises
+@form_of(_reported_if_few)
+def _unfilled_counts(counts: np.ndarray, ddof: int) -> np.ndarray:
+    """Return what `_reported_if_few` returns, of counts that are not there yet."""
+    del ddof
     return counts
 
 
