@@ -201,7 +201,7 @@ def _shaped(pair: dict[str, Any], axes: Any, options: dict[str, Any],
     keeps = options.get("keepdims", False)
     if type(axes) is not tuple or not axes or options.keys() - {"keepdims"}:
         return None
-    values = [pair.get(name) for name in names]
+    values: list[Any] = [pair.get(name) for name in names]
     if not all(isinstance(v, LazyChunk) and v.dtype.char in "fdlq" for v in values):
         return None
     values = [v[..., 0] if k == "M" else v for k, v in zip(names, values, strict=True)]
