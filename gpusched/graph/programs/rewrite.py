@@ -10,6 +10,8 @@ from operator import is_not
 from typing import Any
 from uuid import uuid4
 
+from numpy.lib.stride_tricks import sliding_window_view
+
 from gpusched import events
 from gpusched.adapters.arrays import pass_located, piecewise
 from gpusched.adapters.tasks import (
@@ -275,8 +277,12 @@ class _Translation:
     def maker(self, args: tuple[Any, ...]) -> Any:
         """Return the recorded function whose result is all that a call is given; None for others.
 
-        It may be in lists of one item.
+        It may be in lists of one item. Only of windows, whose results are as many as elements: of
+        others there are few, and reductions beside each other are one kernel as long as nothing
+        reads the result of one of them.
         """
+        if not any(step.function is sliding_window_view for step in self.steps):
+            return None
         value = args[0] if len(args) == 1 else None
         while type(value) is list and len(value) == 1:
             value = value[0]
