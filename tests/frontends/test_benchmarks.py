@@ -27,7 +27,7 @@ DIFFERENT = {
     "rolling-mean": "reduces windows of whole chunks: dask cuts these into pieces",
     "rolling-max": "reduces windows of whole chunks: dask cuts these into pieces",
     "rolling-std": "has a function of its own for variances of windows, which joins no moments",
-    "windows": "makes the zeros that it takes instead of NaN in tasks of their own",
+    "windows": "makes the zeros instead of NaN in tasks of their own, since they have four axes",
     "zones": "computes the only chunk that it cuts an array in memory into for flox",
     "detrended": "keeps a view of the array in memory as a task",
     "interpolated": TREE,

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 from dask.array import chunk, reductions
@@ -151,11 +150,6 @@ def test_tasks_take_of_several_chunks(x: Any, sources: Any, made: Any, whole: bo
 
 
 # Any graph -------------------------------------------------------------------------------------
-
-
-_ONES = da.ones(1)
-SHOWN = _ONES.dask[_ONES.name, 0].func
-"""What makes arrays of which all elements are one in memory."""
 
 
 def centred(array: Any) -> Any:
@@ -316,15 +310,13 @@ class Program:
     def _layer(self, name: str) -> None:
         before = dict(self.tasks)
         first, second = self.r.choice(self.layers), self.r.choice(self.layers)
-        kind = self.r.choice(["one", "one", "two", "two", "joined", "mean", "inside", "shown"])
+        kind = self.r.choice(["one", "one", "two", "two", "joined", "mean", "inside"])
         value = self.values[first, *self.places[0]]
         function, args, kwargs = unary(self.r, getattr(value, "ndim", 1))
         shape = self.r.choice([[2, 1], [1, 2], [2, 1, 1], [1, 1, 2], [2], [1, 2, 1]])
         axes = (self.r.choice([0, 1]),)
         other = self.r.choice([operator.add, operator.sub, np.maximum])
         fuse = self.r.random() < 0.3
-        odd = self.r.choice([None, None, None, 0, -1, 1])
-        number = self.r.choice([1, 1, 1, 2])
         for place in self.places:
             x, y = TaskRef((first, *place)), TaskRef((second, *place))
             key = (name, *place)
@@ -342,14 +334,6 @@ class Program:
                 two = Task((f"{name}-n", "b", *place), function, y, *args, **kwargs)
                 last = Task(key, other, TaskRef(one.key), TaskRef(two.key))
                 node = Task.fuse(one, two, last, key=key)
-            elif kind == "shown":
-                lengths = [
-                    number if axis == odd else n
-                    for axis, n in enumerate(getattr(self.values[x.key], "shape", ()))
-                ]
-                lengths = [number, *lengths] if odd == -1 else lengths
-                made = Task((f"{name}-n", *place), SHOWN, DataNode(None, tuple(lengths)))
-                node = Task.fuse(made, Task(key, other, x, TaskRef(made.key)), key=key)
             else:
                 # dask gives reductions of several chunks lists.
                 given = List(x) if type(function).__name__ == "Compose" else x

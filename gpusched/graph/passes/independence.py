@@ -17,15 +17,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
-from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
+from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.firststeps import are_dask_s
 from gpusched.graph.functions.known import is_elementwise_call
-from gpusched.graph.functions.partials import applied, shows_one_element
+from gpusched.graph.functions.partials import applied
 from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
 
-Place = tuple[int, ...]
 NUMBERS = (bool, int, float, complex, np.generic, type(None))
 """Types of operands that are the same for all elements."""
 
@@ -75,7 +74,7 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     found: dict[Any, Any] = {}
 
     def call(called: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-        return _called(called.func, args, kwargs, _is_broadcast)
+        return _called(called.func, args, kwargs)
 
     if not task.dependencies <= given.keys():
         return None
@@ -86,104 +85,19 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     return found
 
 
-def spread(task: Task, given: Mapping[Any, Any],
-           lengths: Sequence[int]) -> list[tuple[Place, Place]]:  # fmt: skip
-    """Return the shapes in which a task shows one element, and ones that do for all pieces.
-
-    xarray's sums without NaN take zeros like each piece instead. Where the others have as many
-    positions as a piece along the axes of the pieces, one position is broadcast to all, whatever
-    piece it is beside.
-
-    Parameters
-    ----------
-    task, given
-        As in `results`, of a task of a piece.
-    lengths
-        Of the piece, in the order of the axes along which it is one.
-
-    Returns
-    -------
-    list
-        Of each shape, which is the object that the task has, and what does instead. Empty where
-        one of them does not fit the piece.
-    """
-    shapes: dict[int, tuple[Any, Place]] = {}
-    found: dict[int, tuple[Place, set[int]]] = {}
-    others: set[int] = set()
-
-    def call(called: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-        if not shows_one_element(called.func):
-            others.update(map(id, (*args, *kwargs.values())))
-            return _called(called.func, args, kwargs, fits)
-        shape = _shape_of(args)
-        array = np.broadcast_to(np.zeros(()), shape)
-        shapes[id(array)] = array, shape
-        return array
-
-    def fits(value: Any, along: Divided) -> bool:
-        if id(value) not in shapes:
-            return _is_broadcast(value, along)
-        shape = shapes[id(value)][1]
-        axes = [axis - along.ndim + len(shape) for axis in along.axes]
-        if min(axes) < 0 or [shape[axis] for axis in axes] != list(lengths):
-            return False
-        found.setdefault(id(value), (shape, set()))[1].update(axes)
-        return True
-
-    try:
-        evaluate(task, given, call)
-    except (DependentError, KeyError):
-        return []
-    if found.keys() != shapes.keys() or not others.isdisjoint(id(s) for _, s in shapes.values()):
-        return []
-    return [(shape, tuple([1 if axis in axes else n for axis, n in enumerate(shape)]))
-            for shape, axes in found.values()]  # fmt: skip
-
-
-def _shape_of(args: Sequence[Any]) -> Place:
-    """Return the shape that is asked for, which is the only tuple of integers."""
-    found = [each for each in args if type(each) is tuple]
-    if len(found) != 1 or not all(type(n) is int and n > 0 for n in found[0]):
-        raise DependentError
-    shape: Place = found[0]
-    return shape
-
-
-def with_shapes(value: Any, shapes: Sequence[tuple[Place, Place]]) -> Any:
-    """Return a task, or an argument of one, with other shapes instead of some objects."""
-    if type(value) is tuple:
-        return next((new for old, new in shapes if old is value), value)
-    if type(value) is DataNode:
-        new = with_shapes(value.value, shapes)
-        return value if new is value.value else DataNode(value.key, new)
-    if type(value) is not Task:
-        return value
-    args = tuple([with_shapes(each, shapes) for each in value.args])
-    if value.func is execute_subgraph:
-        inner = {key: with_shapes(node, shapes) for key, node in args[0].items()}
-        args = (inner, *args[1:])
-    return Task(value.key, value.func, *args, _data_producer=value.data_producer, **value.kwargs)
-
-
-Fits = Callable[[Any, Divided], bool]
-"""Whether an operand of an elementwise call is the same at all positions of a divided one."""
-
-
-def _called(function: Any, args: list[Any], kwargs: dict[str, Any], fits: Fits) -> Any:
+def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return what a call returns."""
-    if shows_one_element(function):
-        return np.broadcast_to(np.zeros(()), _shape_of(args))
     if type(function) is Compose:
-        found = _called(function.first, args, kwargs, fits)
+        found = _called(function.first, args, kwargs)
         for each in function.funcs:
-            found = _called(each, [found], {}, fits)
+            found = _called(each, [found], {})
         return found
     function, given, kwargs = applied(function, args, kwargs)
     if function is enforce_dtype:
         inner, dtype = kwargs.pop("enforce_dtype_function"), kwargs.pop("enforce_dtype")
-        return _converted(_called(inner, list(given), kwargs, fits), astype_dtype=dtype)
+        return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
     if is_elementwise_call(function, len(given)):
-        return _elementwise(list(given), kwargs, fits)
+        return _elementwise(list(given), kwargs)
     rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
     if rule is None:
         rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
@@ -196,13 +110,13 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any], fits: Fits) 
     return rule(*bound.args, **bound.kwargs)
 
 
-def _elementwise(args: list[Any], kwargs: Mapping[str, Any], fits: Fits) -> Divided:
+def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
     arrays = {each for each in args if type(each) is Divided}
     if kwargs or len(arrays) != 1:
         raise DependentError
     found = arrays.pop()
     rest = (each for each in args if type(each) is not Divided)
-    if not all(isinstance(each, NUMBERS) or fits(each, found) for each in rest):
+    if not all(isinstance(each, NUMBERS) or _is_broadcast(each, found) for each in rest):
         raise DependentError
     return found
 

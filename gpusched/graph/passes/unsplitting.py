@@ -28,17 +28,16 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.breaks import GraphBreak
-from gpusched.graph.functions.partials import shows_one_element
 from gpusched.graph.passes.cutting import cuts_of
 from gpusched.graph.passes.families import Family, Place, coarse, grid_of, leaves, nested
 from gpusched.graph.passes.grouping import limits
-from gpusched.graph.passes.independence import Divided, results, spread, with_shapes
+from gpusched.graph.passes.independence import Divided, results
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
-from gpusched.graph.subgraph import depth_first, fused_into, key_of_argument, layer_of
+from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of
 from gpusched.roles import threads
 
 Grid = Mapping[Place, Family]
@@ -101,8 +100,6 @@ class _Unsplitting:
         self._taken: dict[tuple[Any, ...], Family] = {}
         """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
-        self._for_all: dict[Any, Task] = {}
-        """By key: tasks that do for any piece what others do for theirs (`_spread`)."""
         self._sized = Sized(self._tasks)
 
     def run(self) -> Table:
@@ -251,7 +248,6 @@ class _Unsplitting:
         }  # fmt: skip
         if not all(self._is_common(k) or self._fits(k, family, place) for k in others):
             return None
-        node = self._spread(node, family, place, others)
         signature, inputs = self._signatures.of(node)
         slots = tuple([
             _told(each) if type(each) is not TaskRef
@@ -263,19 +259,6 @@ class _Unsplitting:
         given = dict.fromkeys(each.key for each in inputs if type(each) is TaskRef)
         self._taking[key] = tuple(k for k in given if k in others and not self._is_common(k))
         return (signature, slots, layer_of(key)), place
-
-    def _spread(self, node: Task, family: Family, place: Place, others: set[Any]) -> Task:
-        """Return a task that shows one element in a piece's shape as one that fits any piece."""
-        if not _shows(node) or not all(map(self._is_common, others)):
-            return node
-        given = {k: self._places[k][0].divided for k in node.dependencies - others}
-        given |= {k: self._tasks[k].value for k in others}
-        lengths = [along[k] for along, k in zip(family.lengths, place, strict=True)]
-        shapes = spread(node, given, lengths)
-        if shapes:
-            # Kept, since signatures go by the identity of what is in a task.
-            node = self._for_all[node.key] = with_shapes(node, shapes)
-        return node
 
     def _is_taken(self, piece: Any) -> bool:
         """Return whether a piece may be taken of a chunk, by the chunk that it is cut off."""
@@ -328,7 +311,7 @@ class _Unsplitting:
                 self._table.note("unsplit", SOME)
             return
         members = {place: group[place] for place in pieces.members}
-        first = self._node(next(iter(members.values())))
+        first = self._tasks[next(iter(members.values()))]
         given = {
             keys[0]: self._taken_by(keys, pieces)
             for keys in zip(*(self._taking[key] for key in members.values()), strict=True)
@@ -338,8 +321,7 @@ class _Unsplitting:
         operands = list(dict.fromkeys(given.values()))
         sources = frozenset().union(*(each.sources for each in operands))
         # A chunk of length 1 is broadcast as a whole, where none or one of its pieces is.
-        # So is one element that is shown as long as it has been noted that a piece is.
-        if (len(operands) > 1 or first.key in self._for_all) and not self._sized(sources):
+        if len(operands) > 1 and not self._sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
         values = {key: each.divided for key, each in given.items()}
@@ -505,13 +487,9 @@ class _Unsplitting:
         keys = [whole[grid[place].first] for place in sorted(grid)]
         self._table.sizes.add_grid(keys, itemsize, tuple(chunks))
 
-    def _node(self, key: Any) -> Any:
-        """Return a task, in the form that fits any piece if it has one."""
-        return self._for_all.get(key) or self._tasks[key]
-
     def _made(self, family: Family, whole: Mapping[Any, Any]) -> Task:
         """Return the task that does for the whole what the members do for the pieces."""
-        node = self._node(family.first)
+        node = self._tasks[family.first]
         taken = {o.first: o.name for o in family.operands if o.taken is not None}
         names = {k: taken.get(k) or whole[k] for k in node.dependencies if not self._is_common(k)}
         made: Task = node.substitute(names, key=family.name)
@@ -529,12 +507,6 @@ class _Unsplitting:
             names = [family.name[0]] * (key == family.first) + [layer_of(key)] * fused
             for name in names:
                 self._table.sizes.add(name, itemsize, shape)
-
-
-def _shows(node: Any) -> bool:
-    """Return whether a task shows one element as an array, by itself or in what is fused to it."""
-    inside = fused_into(node)
-    return any(map(_shows, inside)) or (type(node) is Task and shows_one_element(node.func))
 
 
 def _are_windows(family: Family, key: Any, itemsize: int, shape: Place) -> bool:
