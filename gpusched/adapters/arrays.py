@@ -50,6 +50,7 @@ try:
     from dask.array.routines import _chunk_sum as chunk_sum
     from dask.array.routines import _gradient_kernel as gradient_kernel
     from dask.array.routines import _inner_apply_along_axis as apply_along_axis
+    from dask.array.routines import _int_piecewise as piecewise
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _select as select
@@ -87,6 +88,7 @@ __all__ = [
     "nanmax_skip",
     "nanmin_skip",
     "pass_located",
+    "piecewise",
     "prefixscan_combine",
     "prefixscan_first",
     "searchsorted_block",

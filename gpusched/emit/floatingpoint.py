@@ -29,6 +29,8 @@ TESTS = {"invalid": INVALID, "infinite": DIVIDE | OVERFLOW, "tiny": UNDERFLOW}
 """The errors that kernels can see by a result alone, by the name of what it is then."""
 REPORTED = 32
 """The bit of anything else that NumPy warns of."""
+QUOTIENT = 64
+"""The bit of an invalid quotient whose result is there: NumPy's warning is all that is left."""
 UNSURE = 8
 """How far the bits are shifted of errors that flags may show for nothing: a processor converts
 float16 in groups, and raises flags for what happens to be beside the one element that is wanted."""

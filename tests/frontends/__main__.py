@@ -34,6 +34,8 @@ def main(front_end: str, scheduler: str) -> None:
     module, settings = FRONT_ENDS[front_end]
     dask.config.set({"gpusched.fusion.minimum-elements": 0, "scheduler": "threads", **settings})
     da = import_module(module)
+    if scheduler == "explain":
+        return json.dump(explained(da), sys.stdout)
     found = {}
     with ExitStack() as stack:
         chosen = {f"way {name}": way for name, way in {**programs.WAYS, **programs.CLONED}.items()}
@@ -58,6 +60,35 @@ def main(front_end: str, scheduler: str) -> None:
                 partial(computed, da, program, chunks, crc32(name.encode())), check
             )
     json.dump(found, sys.stdout)
+
+
+def explained(da: Any) -> dict[str, Any]:
+    """Return what each program of the benchmarks would run: kernels, launches and tasks."""
+    import gpusched
+
+    # Which imports dask.array, by the settings of the front end.
+    from tests.benchmarks import programs as benchmarks
+
+    benchmarks.da = da
+    if da.__name__ == "dask_array":
+        from dask_array.xarray import register
+
+        register()
+    # As on two threads, with chunks that are large enough to be put together.
+    dask.config.set({"num_workers": 2, "gpusched.fusion.merge-bytes": 1 << 15})
+    found: dict[str, Any] = {}
+    for name, build in benchmarks.PROGRAMS.items():
+        try:
+            counts = gpusched.explain(build(3 << 20)())
+        except ABSENT as error:
+            found[name] = {"missing": f"{type(error).__name__}: {error}"}
+            continue
+        found[name] = {
+            "kernels": sorted(each.name.rpartition("_")[0] for each in counts.kernels),
+            "launches": counts.totals.launches,
+            "tasks": counts.totals.tasks_after,
+        }
+    return found
 
 
 def outcome(compute: Callable[[], Any], check: bool) -> dict[str, Any]:

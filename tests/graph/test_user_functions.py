@@ -514,6 +514,88 @@ def test_lists_among_the_arguments() -> None:
     same_after(lambda x, seen: (x + 1).map_blocks(extends, seen, dtype=float), list, len)
 
 
+def by_name(x: Any, bounds: Any) -> Any:
+    for name in bounds.get("names", ()):
+        x = x * bounds[name]
+    return np.clip(x, bounds["low"], bounds["high"])
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"low": -2, "high": 3.5},
+        {"low": None, "high": np.float32(3)},
+        {"high": -1.0, "low": -5.0, "names": ["high", "low"]},
+        {"low": -2, "high": np.arange(3.0)},
+        {"low": np.zeros((1, 3)), "high": [1.0, 2.0, 3.0]},
+        {"low": -2, "high": 2, 3: {"nested": (1, None, "x")}},
+        {"low": -2, "high": object()},
+        {"low": -2},
+    ],
+)
+def test_dictionaries_among_the_arguments(bounds: dict[Any, Any]) -> None:
+    compare(lambda x: (x + 1).map_blocks(by_name, bounds, dtype=float) * 2)
+    compare(lambda x: (x + 1).map_blocks(by_name, bounds=bounds, dtype=float) * 2)
+    plain = not any(isinstance(v, np.ndarray | list) or type(v) is object for v in bounds.values())
+    assert bool(statistics().launches) is (plain and "high" in bounds) or "names" in bounds
+
+
+def test_plans_are_for_one_dictionary_s_values() -> None:
+    x = da.ones((4, 6), chunks=(4, 3)) * 1.5
+    bounds: dict[str, Any] = {"low": 0, "high": 1}
+    others = [{"low": 0, "high": 2}, {"high": 1.75, "low": 0}, {"low": 0.0, "high": 1.0}]
+    program = [(x + 1).map_blocks(by_name, each, dtype=float) * 2 for each in (bounds, *others)]
+    for high in (1, 3, 1.25):
+        bounds["high"] = high
+        found = dask.compute(*program, scheduler="sync")
+        expected = [min(2.5, each["high"]) * 2 for each in (bounds, *others)]
+        assert [float(each[0, 0]) for each in found] == expected
+    assert statistics().launches > 0
+
+
+def changed(x: Any, seen: dict[str, Any]) -> Any:
+    seen["chunks"] = seen.get("chunks", 0) + 1
+    return x * seen["chunks"]
+
+
+def taken_out(x: Any, seen: dict[str, Any]) -> Any:
+    return x * seen.pop("factor", 3)
+
+
+@pytest.mark.parametrize("function", [changed, taken_out])
+def test_dictionaries_that_functions_change(function: Any) -> None:
+    same_after(lambda x, seen: (x + 1).map_blocks(function, seen, dtype=float),
+               lambda: {"factor": 2}, dict)  # fmt: skip
+
+
+def test_dask_s_piecewise() -> None:
+    def twice(values: Any) -> Any:
+        return values * 2
+
+    def minus(values: Any, other: float) -> Any:
+        return values - other
+
+    for choices, args in (
+        ([1, -2.5], ()), ((1, 2, True), ()), ([twice, 3], ()), ([np.negative, twice, 1.0], ()),
+        ([minus, 3], (2.0,)), ([1, 2], (2.0,)), ([1, 2, 3, 4], ()), ([None, 1], ()),
+    ):  # fmt: skip
+        reset_statistics()
+        compare(lambda x, c=choices, a=args: da.piecewise(x * 2, [x < -3, x > 2], c, *a) + 1)
+        if not args and all(type(each) in (int, float, bool) for each in choices):
+            assert statistics().launches == 4 or len(choices) == 4
+
+
+def test_several_piecewise_in_one_graph() -> None:
+    """Tasks of one form differ in what they choose from."""
+
+    def program(x: Any) -> Any:
+        y = x * 2
+        each = [[1, 2], [3.5, -1], [np.negative, 7], [1, 2, 3]]
+        return da.stack([da.piecewise(y, [x < -3, x > 2], choices) + 1 for choices in each])
+
+    compare(program)
+
+
 def doubled(x: Any) -> Any:
     return x * 2
 

@@ -121,3 +121,42 @@ def test_functions_of_numba(random: np.random.Generator, launched: Compute) -> N
     )
     np.testing.assert_allclose(found, (values + 1) * 18 + 1)
     assert launches
+
+
+def test_gufuncs_of_numba_have_a_kernel_before_and_one_after(
+    random: np.random.Generator, launched: Compute
+) -> None:
+    import numba
+    import xarray as xr
+
+    @numba.guvectorize(["void(float64[:], float64[:])"], "(n)->()")  # type: ignore[untyped-decorator]
+    def highest(lane: Any, result: Any) -> None:
+        result[0] = lane[0]
+        for value in lane:
+            result[0] = max(result[0], value)
+
+    @numba.guvectorize(["void(float64[:], float64[:])"], "(n)->(n)")  # type: ignore[untyped-decorator]
+    def summed(lane: Any, result: Any) -> None:
+        result[0] = lane[0]
+        for place in range(1, len(lane)):
+            result[place] = result[place - 1] + lane[place]
+
+    values = random.standard_normal((60, 6))
+    x = da.from_array(values, chunks=(20, 6))
+    days = xr.DataArray(da.from_array(values, chunks=(60, 2)), dims=("day", "place"))
+    lanes = da.apply_gufunc(highest, "(n)->()", x * 2 + 1, output_dtypes=float)
+    best = xr.apply_ufunc(
+        highest, days * 2 + 1, input_core_dims=[["day"]], dask="parallelized", output_dtypes=[float]
+    )
+    expected = (values * 2 + 1).max
+    for program, found in (
+        (lanes * 3 - 1, expected(axis=1) * 3 - 1),
+        ((x * 2 + 1).map_blocks(summed, dtype=float) * 3 - 1,
+         (values * 2 + 1).cumsum(axis=1) * 3 - 1),
+        ((best * 3 - 1).data, expected(axis=0) * 3 - 1),
+    ):  # fmt: skip
+        result, launches = launched(program.compute)
+        np.testing.assert_allclose(result, found)
+        assert launches == 2 * 3  # of each chunk
+        breaks = [each for each in gpusched.explain(program).breaks if each.code == "LIBRARY"]
+        assert all("numba has compiled" in each.reason for each in breaks)

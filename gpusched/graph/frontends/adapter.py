@@ -47,6 +47,9 @@ PACKAGE = ("dask_array._expr", "dask_array._blockwise", "dask_array.io._from_arr
 INSIDE = ".<locals>."
 """What stands in a name before that of a function that is made inside another one."""
 
+QUANTILES = "dask_array.reductions._common._custom_quantile"
+"""What reduces chunks to quantiles of what is not NaN in dask-array."""
+
 REWRITTEN = {
     "dask_array._chunk.arange":
         ("dask.array.chunk.arange", "685b4810ad010b4f"),
@@ -80,6 +83,8 @@ REWRITTEN = {
         ("dask.array.routines._matmul", "d478f9fa484d7059"),
     "dask_array.linalg._tensordot._sum_wo_cat.<locals>._chunk_sum":
         ("dask.array.routines._chunk_sum", "235048c42c8f96ae"),
+    QUANTILES:
+        ("gpusched.graph.frontends.quantiles.nanquantile", "65476f633fdbceb7"),
     "dask_array.reductions._common.mean_chunk":
         ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
     "dask_array.reductions._common.moment_chunk":

@@ -32,6 +32,7 @@ from gpusched.adapters.arrays import (
     nanmax_skip,
     nanmin_skip,
     pass_located,
+    piecewise,
     prefixscan_combine,
     prefixscan_first,
     searchsorted_block,
@@ -58,9 +59,9 @@ from gpusched.record import (  # noqa: F401
     written,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
-from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
+from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_of, recorder_of
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS
-from gpusched.record.recorded import RecordedFunction, StandIn
+from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
@@ -257,6 +258,34 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
+@own("recorded")
+def piecewise_of_numbers(x: Any, *conditions: Any, funclist: Any, func_args: Any,
+                         func_kw: Any) -> Any:  # fmt: skip
+    """dask's ``_int_piecewise``, recorded where its choices are numbers.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.known import piecewise_of_numbers
+    >>> x = np.array([1.0, 2.0])
+    >>> piecewise_of_numbers(x, x > 1, funclist=[7, 0], func_args=(), func_kw={})
+    array([0., 7.])
+    """
+    recorder = recorder_among((x, *conditions))
+    if recorder is not None and are_numbers(funclist, func_args, func_kw):
+        return np.piecewise(x, list(conditions), funclist)
+    given = {"funclist": funclist, "func_args": func_args, "func_kw": func_kw}
+    if recorder is None:
+        return piecewise(x, *conditions, **given)
+    recorder.broke("piecewise", GraphBreak.OPERAND("a function of the elements that are chosen"))
+    return compute(recorder, piecewise, (x, *conditions), given)
+
+
+def are_numbers(funclist: Any, func_args: Any, func_kw: Any) -> bool:
+    """Return whether dask's piecewise is given numbers to choose from, and no functions."""
+    plain = type(funclist) in (list, tuple) and not func_args and not func_kw
+    return plain and all(type(each) in (bool, int, float) for each in funclist)
+
+
 def _recorded(function: Any, *operands: Any) -> Any:
     """Return what to call instead of a function that another one is given, if it is known."""
     found = substitute_for(function)
@@ -293,7 +322,9 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     apply_along_axis: lanes.along_axis,
 }
 """What programs call instead of a function of dask's that loses digits, or copies twice."""
-_PLAIN = {exact: plain for plain, exact in EXACT.items()}
+_PLAIN = {exact: plain for plain, exact in EXACT.items()} | {
+    last: plain for plain, _, _, last in moments.LAST_STEPS
+}
 
 
 @numel_lookup.register(LazyChunk)
@@ -301,6 +332,29 @@ def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
     """Return the number of elements per result, known from the shape, on the chunk's device."""
     counted = numel_lookup.dispatch(np.ndarray)(x, **kwargs)
     return LazyChunk(recorder_of(x), recorder_of(x).constant(counted))
+
+
+def last_for(function: Any, maker: Any) -> Any:
+    """Return what programs call to join the results of one chunk, or `function` itself.
+
+    Parameters
+    ----------
+    function
+        What joins results of chunks.
+    maker
+        The function of the same program that makes the only one.
+
+    Examples
+    --------
+    >>> from dask.array import reductions
+    >>> from gpusched.graph.functions.known import last_for
+    >>> last_for(reductions.mean_agg, reductions.mean_chunk).__name__
+    'mean_agg_of_one'
+    """
+    return _LAST.get((id(function), id(maker)), function)
+
+
+_LAST = {(id(joins), id(makes)): last for _, joins, makes, last in moments.LAST_STEPS}
 
 
 def substitute_for(function: Any) -> Any:

@@ -19,9 +19,14 @@ from dask.utils import deepmap
 
 from gpusched.adapters.arrays import concatenate2
 from gpusched.backends.devices import device_of
+from gpusched.breaks import GraphBreak
+from gpusched.emit.floatingpoint import INVALID, QUOTIENT, heeded, note
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, compute, node_of, recorder_of
 from gpusched.record.moments import Moments, joined, moments
+from gpusched.record.record import Recorder
+from gpusched.record.recorded import recorder_among
+from gpusched.record.unfilled import form_of
 
 _KINDS = frozenset("?bhilqBHILQfd")
 """Dtypes whose variances are computed here."""
@@ -124,6 +129,123 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
     freedom = ns.sum(axis=axis, **kwargs) - ddof
     freedom = np.where(freedom < 0, np.nan, freedom)[()]
     return reductions.divide(squares, freedom, dtype=dtype)
+
+
+# Of one chunk -----------------------------------------------------------------------------
+
+
+@own("recorded")
+def moment_agg_of_one(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
+                      sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
+                      **kwargs: Any) -> Any:  # fmt: skip
+    """Do what `moment_agg` does, recorded with what has made the moments of the only chunk.
+
+    Where that warns of results of too few values, so does this.
+    """
+    given = (pairs, order, ddof, dtype, sum, axis, computing_meta), kwargs
+    pair = _only(pairs)
+    recorder = recorder_among(tuple(pair.values()))
+    if recorder is None:
+        return moment_agg(*given[0], **given[1])
+    flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
+    shaped = _shaped(pair, axis, kwargs, ("n", "mean", "M"))
+    if flat is None or shaped is None or type(ddof) is not int or not 0 <= ddof <= 1:
+        return _called(recorder, moment_agg, *given)
+    n, mean, squares = shaped
+    freedom = checked(n, ddof) - ddof
+    divisor = np.where(freedom < 0, np.nan, freedom).astype(dtype)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (squares + 0.0).astype(dtype) / divisor  # The sum of a negative zero is positive.
+    # dask takes the mean of chunks, this one, off its own mean: infinity off infinity.
+    return np.where(np.isfinite(mean), found, np.nan)
+
+
+@own("recorded")
+def mean_agg_of_one(pairs: Any, dtype: Any = "f8", axis: Any = None, computing_meta: bool = False,
+                    **kwargs: Any) -> Any:  # fmt: skip
+    """Do what dask's ``mean_agg`` does, recorded with what has made the sum of the only chunk."""
+    given = (pairs, dtype, axis, computing_meta), kwargs
+    pair = _only(pairs)
+    recorder = recorder_among(tuple(pair.values()))
+    if recorder is None:
+        return reductions.mean_agg(*given[0], **given[1])
+    shaped = None if computing_meta else _shaped(pair, axis, kwargs, ("total", "n"))
+    if shaped is None or any(each.dtype != dtype for each in shaped):
+        return _called(recorder, reductions.mean_agg, *given)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.divide(shaped[0] + 0.0, shaped[1])  # The sum of a negative zero is positive.
+
+
+LAST_STEPS = (
+    (reductions.moment_agg, moment_agg, moment_chunk, moment_agg_of_one),
+    (reductions.mean_agg, reductions.mean_agg, reductions.mean_chunk, mean_agg_of_one),
+)
+"""What joins the results of chunks, which are dictionaries: dask's function, the one that programs
+call instead, the one that makes the results, and what is called where the same program makes the
+only one. It is recorded with that; dictionaries of arrays are no input of what is recorded."""
+
+
+def _only(pairs: Any) -> dict[str, Any]:
+    """Return the dictionary of the only chunk; an empty one if there are several."""
+    while type(pairs) is list and len(pairs) == 1:
+        pairs = pairs[0]
+    return pairs if type(pairs) is dict else {}
+
+
+def _shaped(pair: dict[str, Any], axes: Any, options: dict[str, Any],
+            names: tuple[str, ...]) -> list[Any] | None:  # fmt: skip
+    """Return values of real numbers in the shape of results; None of other ones.
+
+    Along the axes there is one of each, so that their sums are the values.
+    """
+    keeps = options.get("keepdims", False)
+    if type(axes) is not tuple or not axes or options.keys() - {"keepdims"}:
+        return None
+    values: list[Any] = [pair.get(name) for name in names]
+    if not all(isinstance(v, LazyChunk) and v.dtype.char in "fdlq" for v in values):
+        return None
+    values = [v[..., 0] if k == "M" else v for k, v in zip(names, values, strict=True)]
+    least = min(each.ndim for each in values)
+    if least <= len(axes) * (not keeps) or not all(-least <= axis < least for axis in axes):
+        return None
+    if any(each.shape[axis] != 1 for each in values for axis in axes):
+        return None
+    return values if keeps else [np.squeeze(each, axes) for each in values]
+
+
+def _called(recorder: Recorder, function: Any, args: tuple[Any, ...],
+            kwargs: dict[str, Any]) -> Any:  # fmt: skip
+    """Return what a function returns of what has been recorded, which is computed for it."""
+    recorder.broke(function.__name__, GraphBreak.OPERAND("results of other dtypes, or of no axes"))
+    return compute(recorder, function, args, kwargs)
+
+
+def checked(counts: LazyChunk, ddof: int) -> Any:
+    """Return counts; dask's warning comes with those that leave no degree of freedom.
+
+    On a GPU nothing warns.
+    """
+    recorder = recorder_of(counts)
+    if not recorder.device.can.host_memory or not heeded() & INVALID:
+        return counts
+    known = recorder.known(node_of(counts))
+    if known is not None and (known > ddof).all():
+        return counts
+    return compute(recorder, _reported_if_few, (counts, ddof), {}, copies=True)
+
+
+@own("quick")
+def _reported_if_few(counts: np.ndarray, ddof: int) -> np.ndarray:
+    if (counts <= ddof).any():
+        note(QUOTIENT)
+    return counts
+
+
+@form_of(_reported_if_few)
+def _unfilled_counts(counts: np.ndarray, ddof: int) -> np.ndarray:
+    """Return what `_reported_if_few` returns, of counts that are not there yet."""
+    del ddof
+    return counts
 
 
 def _of_chunks(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | None:

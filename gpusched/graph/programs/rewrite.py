@@ -10,8 +10,10 @@ from operator import is_not
 from typing import Any
 from uuid import uuid4
 
+from numpy.lib.stride_tricks import sliding_window_view
+
 from gpusched import events
-from gpusched.adapters.arrays import pass_located
+from gpusched.adapters.arrays import pass_located, piecewise
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -25,7 +27,15 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.breaks import GraphBreak
 from gpusched.graph import subgraph
-from gpusched.graph.functions.known import enforced, exact_for, located, of_ndim
+from gpusched.graph.functions.known import (
+    are_numbers,
+    enforced,
+    exact_for,
+    last_for,
+    located,
+    of_ndim,
+    piecewise_of_numbers,
+)
 from gpusched.graph.functions.lonejoins import copied_by_joining, of_one, only_part, own_part
 from gpusched.graph.functions.partials import applied, name_of
 from gpusched.graph.functions.unrecorded import conflict
@@ -213,6 +223,9 @@ class _Translation:
                 return self.step(task.key, found.function, args, kwargs)
         function, given = called(task)
         kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
+        plain = {k: self.plain(a) for k, a in kwargs.items()} if task.func is piecewise else {}
+        if plain and are_numbers(**plain):
+            return self.step(task.key, piecewise_of_numbers, args, kwargs)
         wanted = enforces(task)
         if wanted is not None:
             result = self.step(task.key, function, args, kwargs)
@@ -237,6 +250,7 @@ class _Translation:
             function = maker.user(function) if isinstance(maker, StandIn) else function
         taken, given = None, function
         function, held, named = applied(exact_for(function), (), {})
+        function = last_for(function, self.maker(args))
         if type(given) is partial and type(function) is not partial:
             taken = Taken(*self.guard(given), len(held), frozenset(kwargs))
         args = (*map(self.literal, held), *args)
@@ -259,6 +273,23 @@ class _Translation:
         if finish is None:
             return result
         return self.step(key, finish, (result, *(args[k] for k in function.sealed)), {})
+
+    def maker(self, args: tuple[Any, ...]) -> Any:
+        """Return the recorded function whose result is all that a call is given; None for others.
+
+        It may be in lists of one item. Only of windows, whose results are as many as elements: of
+        others there are few, and reductions beside each other are one kernel as long as nothing
+        reads the result of one of them.
+        """
+        if not any(step.function is sliding_window_view for step in self.steps):
+            return None
+        value = args[0] if len(args) == 1 else None
+        while type(value) is list and len(value) == 1:
+            value = value[0]
+        if type(value) is not Register or value.number >= 0:
+            return None
+        step = self.steps[-value.number - 1]
+        return step.function if step.recorded else None
 
     def sealed(self, key: Any, value: Any) -> Register:
         """Add the call that seals an argument; numbers are inputs, too."""

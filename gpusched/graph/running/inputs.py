@@ -58,6 +58,8 @@ def describe(value: Any) -> Any:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
     if type(value) in NESTED:
         return type(value), tuple([describe(item) for item in value])
+    if type(value) is dict and not any(map(_is_array, flat(tuple(value.values())))):
+        return dict, tuple([(describe(key), describe(item)) for key, item in value.items()])
     if type(value) is Register:
         return Register, value.number, value.item
     if type(value) is Sealed:
@@ -67,6 +69,11 @@ def describe(value: Any) -> Any:
     if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
         return type(value), value.dtype, value.shape, _whole_strides(value)
     raise TypeError(f"an argument of type {type(value).__name__}")
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array, which is no input where it is in a dictionary."""
+    return hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic)
 
 
 def _whole_strides(array: Any) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from dask.array.chunk import getitem
 
 from gpusched.backends.devices import Device
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.emit.floatingpoint import error_state, take
+from gpusched.emit.floatingpoint import INVALID, QUOTIENT, enforced, error_state, heeded, take
 from gpusched.emit.kernel import EXACT
 from gpusched.emit.operations import replaced
 from gpusched.graph.functions.known import known, substitute_for
@@ -314,7 +314,12 @@ class Segment:
         What it computes is the result, since values beyond what a dtype can hold may depend on how
         they were computed. What it warns of in any case, it warns of then.
         """
-        if take() | plan.errors:
+        errors = take() | plan.errors
+        if errors == QUOTIENT and not enforced() & INVALID:
+            errors = 0
+            if heeded() & INVALID:
+                warnings.warn("invalid value encountered in divide", RuntimeWarning, stacklevel=2)
+        if errors:
             with updating() as counters:
                 counters.repeats += 1
             leave(registers, self.without(REPORTED))

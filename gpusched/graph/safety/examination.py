@@ -24,6 +24,7 @@ from gpusched.record.catalogue import own_traits
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
+COMPILED = GraphBreak.LIBRARY("a function that numba has compiled, which no kernel holds")
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def kind_of(value: Any) -> Any:
         return Kind.OTHER
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
-    if type(value) is list and all(map(_is_harmless, value)):
+    if type(value) in (list, dict) and _is_harmless(value):
         return Kind.OTHER
     return Known(value, "an argument")
 
@@ -127,9 +128,11 @@ def _may_be_chunk(kind: Any) -> bool:
 
 
 def _is_harmless(value: Any) -> bool:
-    """Return whether a list of arguments may hold a value: a chunk, a number, or such a list."""
+    """Return whether arguments may hold a value: a chunk, a number, or a structure of such."""
     if type(value) in (list, tuple):
         return all(map(_is_harmless, value))
+    if type(value) is dict:
+        return all(map(_is_harmless, (*value, *value.values())))
     return kind_of(value) is Kind.OTHER or (is_constant(value) and not is_format(value))
 
 
@@ -141,6 +144,8 @@ def _said_of_object(function: Any) -> Reason:
         told = f"is a method of a {type(function.__self__).__name__}, which may change"
         return GraphBreak.OWN_OBJECTS(told)
     kind = type(function)
+    if package(kind) == "numba":
+        return COMPILED
     if package(kind) in OBJECTS:
         return LIBRARY
     return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")
