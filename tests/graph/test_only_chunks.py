@@ -41,7 +41,9 @@ def check(program: Any) -> Any:
             found, expected, rtol=ROUNDS.get(found.dtype.str[1:], 1e-13), atol=1e-12
         )
         known = ~np.isnan(expected) & np.isreal(expected)
-        np.testing.assert_array_equal(np.signbit(found.real[known]), np.signbit(expected.real[known]))
+        np.testing.assert_array_equal(
+            np.signbit(found.real[known]), np.signbit(expected.real[known])
+        )
         assert messages == told
     return gpusched.statistics()
 

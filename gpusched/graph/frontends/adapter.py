@@ -84,7 +84,7 @@ REWRITTEN = {
     "dask_array.linalg._tensordot._sum_wo_cat.<locals>._chunk_sum":
         ("dask.array.routines._chunk_sum", "235048c42c8f96ae"),
     QUANTILES:
-        ("gpusched.graph.frontends.quantiles.nanquantile", "65476f633fdbceb7"),
+        ("gpusched.graph.frontends.quantiles.nanquantile", "8cd2baa57a88fb8b"),
     "dask_array.reductions._common.mean_chunk":
         ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
     "dask_array.reductions._common.moment_chunk":

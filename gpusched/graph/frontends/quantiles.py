@@ -29,7 +29,9 @@ def nanquantile(a: Any, q: Any, axis: Any = None, method: Any = "linear", keepdi
     """
     if not isinstance(a, LazyChunk):
         module, _, name = QUANTILES.rpartition(".")
-        return getattr(importlib.import_module(module), name)(a, q, axis, method, keepdims, **kwargs)
+        return getattr(importlib.import_module(module), name)(
+            a, q, axis, method, keepdims, **kwargs
+        )
     short = method == "linear" and len(axis) == 1 and axis[0] == a.ndim - 1 > 0
     if kwargs or not short or a.shape[-1] > SHORT:
         return np.nanquantile(a, q, axis=tuple(axis), method=method, keepdims=keepdims, **kwargs)
