@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from dask._task_spec import Task
 
+from gpusched.adapters.arrays import broadcast_trick
 from gpusched.graph import disable, enable
-from gpusched.graph.functions.partials import Guard, applied, bare
+from gpusched.graph.functions.partials import Guard, applied, bare, is_shown
 from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
@@ -196,6 +197,26 @@ def test_arguments_are_in_the_order_of_the_call() -> None:
     assert applied(outer, (4,), {"weights": 5}) == (weighted, (1, 4), {"weights": 5})
     assert applied(Counted(max, 1), (2,), {})[1] == (2,)
     assert bare(outer) is weighted
+
+
+@pytest.mark.parametrize(
+    ("maker", "options", "shown"),
+    [
+        (np.ones_like, {"dtype": np.dtype("f8")}, True),
+        (np.full_like, {"dtype": np.dtype("i4"), "fill_value": np.int8(3), "order": "C"}, True),
+        (np.full_like, {"dtype": np.dtype("f8"), "fill_value": [3.0]}, False),
+        (np.ones_like, {"dtype": np.dtype(("f8", 2))}, False),
+        (np.ones_like, {"dtype": np.dtype(object)}, False),
+        (np.ones_like, {"dtype": np.dtype("f8"), "meta": np.ma.array([1.0])}, False),
+        (np.ones_like, {"dtype": np.dtype("f8"), "subok": True}, False),
+        (np.ones_like, {}, False),
+        (lambda meta, shape, dtype: np.ones(shape, dtype), {"dtype": np.dtype("f8")}, False),
+    ],
+)
+def test_which_calls_surely_show_one_element(maker: Any, options: Any, shown: bool) -> None:
+    function = partial(broadcast_trick(maker), **options)
+    assert is_shown(*applied(function, [(2,)], {})) is shown
+    assert not is_shown(*applied(function, [(2,), 1], {}))
 
 
 @pytest.mark.skipif(not hasattr(functools, "Placeholder"), reason="Python 3.14 has them")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from itertools import product
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -28,8 +28,11 @@ from gpusched.adapters.arrays import (
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
 from gpusched.graph.passes import unsplitting
 from gpusched.graph.passes.chains import without_links, without_names
+from gpusched.graph.passes.independence import Divided
+from gpusched.graph.passes.shownshapes import divisions
 from gpusched.graph.passes.sizes import Sizes
 from gpusched.graph.passes.table import Table
+from gpusched.graph.passes.taking import taken_by
 from gpusched.graph.passes.unsplitting import unsplit
 
 
@@ -120,6 +123,23 @@ def test_chunks_of_one_element_beside_pieces(ends: Any, tasks: list[Task], whole
     assert changed({node.key: node for node in nodes}, ["all"]) is whole
 
 
+@pytest.mark.parametrize(
+    ("shapes", "lengths", "found"),
+    [
+        ([(2, 4), (1, 4)], [(2,), (1,)], [Divided(2, (0,))]),
+        ([(2, 2), (2, 2)], [(2,), (2,)], [Divided(2, (0,)), Divided(2, (1,)), (2, 2)]),
+        ([(2, 4), (1, 5)], [(2,), (1,)], []),
+        ([(2, 4), (1, 4)], [(1,), (2,)], []),
+        ([(2, 1), (1, 2)], [(2,), (1,)], []),
+        ([(1, 4), (1, 4)], [(2,), (1,)], [(1, 4)]),
+        ([(2, 3), (2, 1)], [(2, 3), (2, 1)], [Divided(2, (0, 1))]),
+        ([(3, 2), (1, 2)], [(2, 3), (2, 1)], []),
+    ],
+)
+def test_how_chunks_of_one_element_may_be_pieces(shapes: Any, lengths: Any, found: Any) -> None:
+    assert list(divisions([{"s": each} for each in shapes], lengths)) == [{"s": f} for f in found]
+
+
 def both(function: Any, layers: tuple[str, ...], *args: Any, **kwargs: Any) -> list[Task]:
     """Return the tasks that call a function with both pieces."""
     return [Task(("z", k), function, *(TaskRef((layer, k)) for layer in layers), *args, **kwargs)
@@ -165,6 +185,24 @@ def test_one_task_takes_for_two_chunks() -> None:
     nodes = [DataNode("chunk-a", LINE), DataNode("chunk-b", LINE * 9), piece(A, 0), piece(A, 1),
              *indices, *takes, *plus, *times, *ends]  # fmt: skip
     assert changed({node.key: node for node in nodes}, ["all-y", "all-z"])
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+@pytest.mark.parametrize("cut", [slice(None), slice(1, 3), slice(3, None)])
+def test_what_is_taken_of_two_chunks_is_in_dask_s_order(order: Any, cut: slice) -> None:
+    chunks = {("s", 0): LINE, ("s", 1): LINE * 9}
+    nodes = [DataNode(("i", k), (1, (np.array(each),))) for k, each in enumerate(([2, 0], [1, 3]))]
+    nodes += [Task(("t", k), take, TaskRef(("s", k)), TaskRef(("i", k))) for k in (0, 1)]
+    nodes += [DataNode("sorter", (1, np.array(order)))]
+    both = List(TaskRef(("t", 0)), TaskRef(("t", 1)))
+    nodes += [Task("both", concatenate_arrays, both, TaskRef("sorter"), 0)]
+    nodes += [Task("cut", operator.getitem, TaskRef("both"), (cut,))]
+    tasks = {node.key: node for node in nodes}
+    taken = taken_by(tasks["cut"], tasks, dict.fromkeys(chunks, (4,)).get, {})
+    assert taken is not None
+    found = np.concatenate([chunks[each.source][each.positions] for each in taken])
+    data = {key: DataNode(key, value) for key, value in chunks.items()}
+    np.testing.assert_array_equal(found, dask.get(tasks | data, "cut"))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +340,9 @@ class Program:
         self.plain = r.random() < 0.4
         """Whether tasks take as many positions as pieces have, along the axis that is divided."""
         self.axes = sorted(r.sample(range(ndim), 1 if self.plain else r.randint(1, min(2, ndim))))
-        lengths = {axis: r.choice([(2, 2), (1, 2), (1, 1), (2, 1, 1)]) for axis in self.axes}
+        lengths = {
+            axis: r.choice([(2, 2), (1, 2), (1, 1), (2, 1, 1), (3, 1)]) for axis in self.axes
+        }
         for name in r.choice([["a"], ["a", "b"], ["a", "b"]]):
             shape = [sum(lengths[k]) if k in lengths else r.choice([1, 2, 2]) for k in range(ndim)]
             self._source(name, shape, lengths)
