@@ -157,6 +157,8 @@ def test_gufuncs_of_numba_have_a_kernel_before_and_one_after(
     ):  # fmt: skip
         result, launches = launched(program.compute)
         np.testing.assert_allclose(result, found)
-        assert launches == 2 * 3  # of each chunk
-        breaks = [each for each in gpusched.explain(program).breaks if each.code == "LIBRARY"]
+        assert launches
+        explained = gpusched.explain(program)
+        assert len(explained.kernels) == 2
+        breaks = [each for each in explained.breaks if each.code == "LIBRARY"]
         assert all("numba has compiled" in each.reason for each in breaks)
