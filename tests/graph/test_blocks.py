@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 import gpusched
 from gpusched.adapters.arrays import nanmax_skip
 from gpusched.graph.functions import moments
-from gpusched.graph.running import division
+from gpusched.graph.running import blocks, division
 from gpusched.graph.running.blocks import Blocks, parts
 from gpusched.graph.running.calling import Calling
 from gpusched.graph.running.unfused import call_each
@@ -168,6 +168,17 @@ def test_errors_are_those_of_whole_chunks() -> None:
     steps = steps_of(calls, 1)
     ((_, made),) = parts(steps, (2,))
     assert not made.run([np.zeros_like(VALUES), None, None])
+    assert made.reported
+
+
+def test_the_first_error_ends_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    block = blocks._Run._block
+    monkeypatch.setattr(blocks._Run, "_block", lambda *args: (begun.append(1), block(*args))[1])
+    steps = steps_of([(operator.truediv, (1.0, "0"), {}), (operator.neg, ("1",), {})], 1)
+    ((_, made),) = parts(steps, (2,))
+    assert not made.run([np.zeros_like(VALUES), None, None])
+    assert len(begun) == 1
     assert made.reported
 
 

@@ -104,6 +104,14 @@ def _gains(steps: list[ProgramStep]) -> bool:
     )
 
 
+class _ReportedError(Exception):
+    """An error that NumPy would report."""
+
+
+def _stop(errors: int) -> None:
+    raise _ReportedError(errors)
+
+
 @dataclass
 class Blocks:
     """Calls that follow each other: elementwise ones, windows, and first steps of reductions.
@@ -173,15 +181,11 @@ class Blocks:
         """Do what `run` does, but nothing if there are errors: whole chunks raise them in order."""
         if self.reported:
             return REPORTED
-        errors: list[Any] = []
         tried: dict[int, Any] = {}
-        reason = None
         try:
-            with collecting(heeded(), errors.append):
+            with collecting(heeded(), _stop):
                 reason = self._run(self.steps, registers, tried)
-        except Exception as error:  # noqa: BLE001
-            errors.append(error)
-        if errors:
+        except Exception:  # noqa: BLE001
             self.reported = True
             return REPORTED
         for register, value in tried.items():
