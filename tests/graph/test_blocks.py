@@ -308,6 +308,20 @@ def test_moments_of_blocks_some_of_which_are_not_finite(bad: float, axis: int) -
         assert on_blocks(calls, [x])
 
 
+def test_blocks_without_numbers_beside_infinite_ones() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 300))
+    options = {"axis": (0,), "keepdims": True, "dtype": "f8", "numel": reductions.nannumel}
+    calls: list[Call] = [
+        (np.multiply, ("0", 2.0), {}),
+        (moments.moment_chunk, ("1",), {**options, "sum": chunk.nansum}),
+    ]  # fmt: skip
+    x = np.concatenate([np.full_like(x, np.nan), x])
+    with np.errstate(all="ignore"):
+        assert on_blocks(calls, [x[40:]])
+        x[50, 9] = np.inf
+        assert not on_blocks(calls, [x])
+
+
 @pytest.mark.parametrize("x", [np.ones((40, 50)), np.asfortranarray(np.ones((400, 50)))])
 def test_windows_of_small_arrays_and_in_any_order_run_on_blocks(x: np.ndarray) -> None:
     calls: list[Call] = [

@@ -21,7 +21,7 @@ blocks are along an axis that is reduced, dask's own step joins what is left of 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -49,6 +49,7 @@ from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import updating
 
 REPORTED = GraphBreak.VALUES("calls without a kernel have raised errors")
+EMPTY = GraphBreak.VALUES("blocks without numbers beside others of which the mean is not finite")
 COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
 
 Steps = list[tuple[int, ProgramStep]]
@@ -298,6 +299,8 @@ class _Run:
             for register in self._calls.outputs:
                 if not self._keep(register, made[register], where):
                     return ORDER
+        if any(map(_are_lost, (self._parts.get(k, ()) for k in self._division.ends))):
+            return EMPTY
         steps = {register: step for (register, step), _ in self._steps}
         joined = {k: self._joined(k, steps[k], each) for k, each in self._parts.items()}
         if (shape := self._division.shape) is not None:
@@ -398,6 +401,13 @@ class _Run:
         else:
             given = np.concatenate(results, axes[-1])
         return exact_for(joins)(given, axis=axes, keepdims=True, **options)
+
+
+def _are_lost(results: Sequence[Any]) -> bool:
+    """Return whether dask's step would not join moments: without means, it divides zero by zero."""
+    found = [each for each in results if isinstance(each, dict) and "M" in each]
+    means = all("mean" in each for each in found)
+    return not means and any((each["n"] == 0).any() for each in found)
 
 
 _ORDERED = np.empty(0).flags
