@@ -17,6 +17,7 @@ import pytest
 
 import gpusched
 from gpusched.backends.devices import HOST
+from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable, fusible
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.program_tokens import refer
@@ -536,8 +537,18 @@ def by_name(x: Any, bounds: Any) -> Any:
 def test_dictionaries_among_the_arguments(bounds: dict[Any, Any]) -> None:
     compare(lambda x: (x + 1).map_blocks(by_name, bounds, dtype=float) * 2)
     compare(lambda x: (x + 1).map_blocks(by_name, bounds=bounds, dtype=float) * 2)
-    plain = not any(isinstance(v, np.ndarray | list) or type(v) is object for v in bounds.values())
-    assert bool(statistics().launches) is (plain and "high" in bounds) or "names" in bounds
+    obscure = any(isinstance(v, np.ndarray) or type(v) is object for v in bounds.values())
+    assert bool(statistics().launches) is ("high" in bounds)
+    assert obscure is any(b.kind is GraphBreak.UNCOMPARABLE for _, b in statistics().breaks)
+
+
+def test_arguments_that_cannot_be_compared_leave_one_call_alone() -> None:
+    compare(lambda x: ((x + 1) / 2).map_blocks(by_name, {"low": np.zeros((1, 3)), "high": [9.0]},
+                                               dtype=float) * 2 - x)  # fmt: skip
+    assert statistics().launches == 2 * 4
+    assert {str(reason) for _, reason in statistics().breaks} == {
+        "an argument that cannot be compared"
+    }
 
 
 def test_plans_are_for_one_dictionary_s_values() -> None:

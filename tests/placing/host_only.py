@@ -36,7 +36,7 @@ LEFT_OUT: dict[str, str] = {
     "record/test_windows.py::test_windows_share_the_memory_of_a_kernel_s_result": MEMORY,
     "graph/test_apart.py::test_why_calls_without_kernels_do_not_run_on_tiles": PROCESSOR,
     "graph/test_shown.py::test_before_kernels_are_compiled": PROCESSOR,
-    "graph/test_tiled.py": PROCESSOR,
+    "graph/test_unfused.py": PROCESSOR,
     "graph/test_tiers.py": PROCESSOR,
     "models/test_torch_cores.py::TestThreads": CORES,
     "plan/test_computed_once.py::test_errors_are_noted": WARNINGS,

@@ -52,7 +52,8 @@ from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.showing import shown
 from gpusched.graph.programs.templates import Templates, frozen, is_constant
 from gpusched.graph.running.decisions import Remaining
-from gpusched.plan.plan import Register
+from gpusched.graph.running.inputs import describe
+from gpusched.plan.plan import Register, used_registers
 from gpusched.record.recorded import StandIn, sealed
 from gpusched.record.steps import ProgramStep, Taken
 from gpusched.store.statistics import updating
@@ -171,6 +172,8 @@ class _Translation:
         self.shape: list[Any] = []
         self.keys: list[Any] = []
         self._references: dict[Any, Register] = {}
+        self._obscure: set[int] = set()
+        """Inputs that cannot be compared, so that no plan could depend on them."""
         self._partials: dict[int, partial[Any]] = {}
         """Partial applications that were taken apart, by their ids."""
         self._lasts = True
@@ -262,11 +265,14 @@ class _Translation:
                          for k, a in enumerate(args))  # fmt: skip
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded and not passes_on(function, args)
-        self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
+        compared = self._obscure.isdisjoint(used_registers((args, kwargs)))
+        recorded &= compared
+        replayed = traits.replayed and compared
+        self.steps.append(ProgramStep(function, args, kwargs, recorded, replayed, taken))
         self._lasts &= (traits.little or lasts(function)) and lasts((args, kwargs))
         self.keys.append(key)
         self.shape.append(
-            (traits.identity, recorded, traits.replayed, taken, frozen(args), frozen(kwargs))
+            (traits.identity, recorded, replayed, taken, frozen(args), frozen(kwargs))
         )
         result = Register(-len(self.steps))
         finish = function.finish if isinstance(function, StandIn) else None
@@ -345,7 +351,14 @@ class _Translation:
         return self._guard, list(self._partials).index(id(function))
 
     def literal(self, value: Any) -> Any:
-        return value if is_constant(value) else self.input(value)
+        if is_constant(value):
+            return value
+        register = self.input(value)
+        try:
+            describe(value)
+        except TypeError:
+            self._obscure.add(register.number)
+        return register
 
     def input(self, value: Any) -> Register:
         # dask would look inside a tuple or list for references; a DataNode is taken as it is.

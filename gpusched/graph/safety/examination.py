@@ -24,6 +24,7 @@ from gpusched.record.catalogue import own_traits
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
+OBSCURE = GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
 COMPILED = GraphBreak.LIBRARY("a function that numba has compiled, which no kernel holds")
 
 
@@ -197,13 +198,18 @@ def is_own(step: Any) -> bool:
 
 
 def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
-    """Return (name, reason) for each function of the user's own that is not recorded."""
+    """Return (name, reason) for each function of the user's own that is not recorded.
+
+    And for others that are not since they have an argument on which no plan can depend.
+    """
     found = []
     for step in steps:
         if "quick" in own_traits(bare(step.function)):
             continue
         reason = verdict_of(step).reason
-        if reason and reason.kind is not GraphBreak.LIBRARY:
+        if not (step.recorded or step.replayed) and (reason is None or known(step.function)):
+            found.append((name_of(step.function), OBSCURE))
+        elif reason and reason.kind is not GraphBreak.LIBRARY:
             found.append((name_of(step.function), said_of(reason)))
     return found
 
