@@ -243,7 +243,9 @@ def test_rows_that_windows_share(errors: str, case: Any, keepdims: bool) -> None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hostloops.windows, "WINDOW_COLUMNS", 3)
-        check(function, *arrays, backend="python", errors=errors)
+        # Of zeros of both signs, NumPy's extremes are now one and now the other: by where in memory
+        # its vectors begin. Signs of zeros are compared of exact results only.
+        check(function, *arrays, backend="python", errors=errors, ulp=1)
 
 
 @pytest.mark.parametrize("length", [4, 7, 30])
