@@ -13,7 +13,7 @@ import pytest
 
 import gpusched
 from gpusched.graph import disable
-from gpusched.graph.safety.exceptions import first_handler, without_handlers
+from gpusched.graph.safety.exceptions import handlers, without_handlers
 from tests.graph.examining import why_unsafe
 
 pytestmark = pytest.mark.usefixtures("everything_fused", "no_compiler")
@@ -252,9 +252,9 @@ def nested(x: Any) -> Any:
 
 
 def test_code_without_its_handlers_raises() -> None:
-    assert first_handler(nested.__code__) is not None
+    assert handlers(nested.__code__)
     code = without_handlers(nested.__code__)
-    assert first_handler(code) is None
+    assert not handlers(code)
     assert without_handlers(code) is code
     made = types.FunctionType(code, nested.__globals__)
     assert made(3) == nested(3) == 7
@@ -282,4 +282,4 @@ def test_errstate_is_put_back() -> None:
 def test_code_without_handlers_stays_as_it_is() -> None:
     for function in (computed, why_unsafe, lambda x: x + 1):
         code = function.__code__
-        assert (without_handlers(code) is code) == (first_handler(code) is None)
+        assert (without_handlers(code) is code) == (not handlers(code))

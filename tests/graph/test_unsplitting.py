@@ -34,14 +34,21 @@ VALUES = np.random.default_rng(0).integers(0, 99, (12, 8, 10)).astype("f8")
 pytestmark = pytest.mark.usefixtures("plain_calls")
 
 
-def compared(array: Any) -> tuple[int, int]:
+def compared(array: Any, same: Any = np.testing.assert_array_equal) -> tuple[int, int]:
     """Return the tasks of dask and of gpusched, whose values are the same."""
     with gpusched.disable():
         plain, expected = tasks_of(array), array.compute()
     with gpusched.enable():
         found = array.compute()
-        np.testing.assert_array_equal(found, expected)
+        same(found, expected)
         return plain, tasks_of(array)
+
+
+def assert_few_tasks(array: Any) -> None:
+    """Assert that windows stay in no pieces."""
+    plain, ours = compared(array, partial(np.testing.assert_allclose, rtol=1e-12))
+    assert plain >= 100
+    assert ours < 30
 
 
 def pieces(chunks: Any = (3, 2, 5)) -> Any:
@@ -155,14 +162,7 @@ OF_WINDOWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", OF_WINDOWS)
 def test_windows_larger_than_chunks_are_in_no_pieces(name: str) -> None:
-    array = OF_WINDOWS[name](windows_of(da.from_array(LARGER, chunks=(32, 12, 12))))
-    with gpusched.disable():
-        plain, expected = tasks_of(array), array.compute()
-    with gpusched.enable():
-        found, ours = array.compute(), tasks_of(array)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert plain >= 100
-    assert ours < 30
+    assert_few_tasks(OF_WINDOWS[name](windows_of(da.from_array(LARGER, chunks=(32, 12, 12)))))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -172,14 +172,8 @@ def test_reductions_of_windows_in_xarray_are_in_no_pieces(name: str) -> None:
     xr = pytest.importorskip("xarray")
     x = xr.DataArray(da.from_array(LARGER, chunks=(32, 12, 12)), dims=("time", "y", "x"))
     weights = xr.DataArray(WEIGHTS[:4], dims="window")
-    array = getattr(x.rolling(time=4).construct("window") * weights, name)("window").data
-    with gpusched.disable():
-        plain, expected = tasks_of(array), array.compute()
-    with gpusched.enable():
-        found, ours = array.compute(), tasks_of(array)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert plain >= 100
-    assert ours < 30
+    windows = x.rolling(time=4).construct("window")
+    assert_few_tasks(getattr(windows * weights, name)("window").data)
 
 
 def test_windows_themselves_stay_in_pieces() -> None:

@@ -39,6 +39,7 @@ from gpusched.graph.functions.known import exact_for, plain_for
 from gpusched.graph.running.division import (
     ORDER,
     Division,
+    Steps,
     is_elementwise,
     makes_windows,
     reduces,
@@ -51,9 +52,6 @@ from gpusched.store.statistics import updating
 REPORTED = GraphBreak.VALUES("calls without a kernel have raised errors")
 EMPTY = GraphBreak.VALUES("blocks without numbers beside others of which the mean is not finite")
 COMPLEX = GraphBreak.DTYPE("complex numbers, of whose conversion NumPy would warn for each block")
-
-Steps = list[tuple[int, ProgramStep]]
-"""Calls, each with the register of its result."""
 
 
 def parts(steps: Steps, outputs: tuple[int, ...]) -> list[tuple[slice, Blocks | None]]:

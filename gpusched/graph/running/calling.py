@@ -12,13 +12,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.graph.running.blocks import Blocks, parts
+from gpusched.graph.running.division import Steps
 from gpusched.graph.running.inlined import Inlining
 from gpusched.graph.running.unfused import Unfused, arranged, call_each
 from gpusched.plan.plan import Plan, Registers, last_uses
-from gpusched.record.steps import ProgramStep
-
-Steps = list[tuple[int, ProgramStep]]
-"""Calls, each with the register of its result."""
 
 
 class Calling:

@@ -39,7 +39,7 @@ DEPENDENT = GraphBreak.READ_WHOLE("calls that may compute an element from others
 WINDOWS = GraphBreak.KEPT("windows that others need, which are a view of the chunk")
 HALVES = GraphBreak.DTYPE("sums of float16, each of which would be rounded")
 
-Steps = Sequence[tuple[int, ProgramStep]]
+Steps = list[tuple[int, ProgramStep]]
 """Calls, each with the register of its result."""
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 

@@ -18,9 +18,10 @@ from gpusched.emit.operations import replaced
 from gpusched.graph.functions.known import known, substitute_for
 from gpusched.graph.functions.partials import name_of
 from gpusched.graph.running import decisions, layouts
-from gpusched.graph.running.calling import Calling, Steps
+from gpusched.graph.running.calling import Calling
 from gpusched.graph.running.cutfirst import RETURNED, CutFirst, leading_cuts
 from gpusched.graph.running.decisions import Direct, Plans, Remaining, Waiting, warn_once
+from gpusched.graph.running.division import Steps
 from gpusched.graph.running.inputs import describe, first_device, flat, obstacle
 from gpusched.graph.running.moved import Moved, leave
 from gpusched.graph.running.recording import Recording

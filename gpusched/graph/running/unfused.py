@@ -6,8 +6,8 @@ from itertools import chain
 
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import plain_for
-from gpusched.graph.running.blocks import Blocks, Steps
-from gpusched.graph.running.division import is_elementwise
+from gpusched.graph.running.blocks import Blocks
+from gpusched.graph.running.division import Steps, is_elementwise
 from gpusched.plan.plan import Registers
 from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep

@@ -23,7 +23,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, package
 from gpusched.graph.safety import listed
-from gpusched.graph.safety.exceptions import entries, first_handler, only_asks, passes_on
+from gpusched.graph.safety.exceptions import entries, handlers, only_asks
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
@@ -231,8 +231,8 @@ class Code:
         self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
-        self._entries: list[Any] = []
-        """Handlers that are gone through, too."""
+        self._entries: list[tuple[Any, bool]] = []
+        """Handlers that are gone through, too, and whether they are the user's."""
         self._asks = False
         """Whether an attribute that is missing goes to one of them, at this instruction."""
         self.stack: list[Any] = []
@@ -259,15 +259,15 @@ class Code:
 
     def _check_handlers(self) -> None:
         """Note handlers of exceptions, and refuse those of generators."""
-        handler = first_handler(self.code)
-        if handler is None:
+        own = handlers(self.code)
+        if not own:
             return
         if self.code.co_flags & GENERATORS:
-            told = f"handles exceptions in a generator{self._where(self._place(handler))}"
+            told = f"handles exceptions in a generator{self._where(self._place(own[0]))}"
             raise Unsafe(GraphBreak.OWN_HANDLES(told), placed=True)
         self.whole.outside.handles = True
         if only_asks(self.code):
-            self._entries = entries(self.code)
+            self._entries = [(each, each.target in own) for each in entries(self.code)]
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -330,12 +330,12 @@ class Code:
     def _goto_handlers(self, place: int, state: State) -> None:
         """Go on where an exception goes that an instruction may raise."""
         offset, self._asks = self.instructions[place].offset, False
-        for each in self._entries:
+        for each, is_own_handler in self._entries:
             if each.start <= offset < each.end:
                 raised = [Kind.OTHER] * (2 if each.lasti else 1)
                 stack = (*state.stack[: each.depth], *raised)
                 self._goto(self._place(each.target), State(stack, state.variables))
-                self._asks |= not passes_on(self.code, each.target)
+                self._asks |= is_own_handler
 
     # The stack and the variables --------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def entries(code: CodeType) -> list[Any]:
 
 def only_asks(code: CodeType) -> bool:
     """Return whether all handlers of the user's in code are for `AttributeError`."""
-    own = [each.target for each in entries(code) if not passes_on(code, each.target)]
+    own = handlers(code)
     return bool(own) and all(map(partial(_is_for_attributes, code), own))
 
 
@@ -55,13 +55,12 @@ def _is_for_attributes(code: CodeType, handler: int) -> bool:
     return names == _ASKING and first[1].argval == AttributeError.__name__
 
 
-def first_handler(code: CodeType) -> int | None:
-    """Return where the first handler begins that is the user's; None if there is none.
+def handlers(code: CodeType) -> list[int]:
+    """Return where the handlers begin that are the user's.
 
     Those of functions that are defined in a function are not its own.
     """
-    found = (each.target for each in entries(code) if not passes_on(code, each.target))
-    return next(found, None)
+    return [each.target for each in entries(code) if not _passes_on(code, each.target)]
 
 
 @lru_cache(maxsize=1024)
@@ -91,7 +90,7 @@ def without_handlers(code: CodeType) -> CodeType:
     inner = tuple(
         without_handlers(each) if isinstance(each, CodeType) else each for each in code.co_consts
     )
-    stays = first_handler(code) is None or only_asks(code)
+    stays = not handlers(code) or only_asks(code)
     table = code.co_exceptiontable if stays else b""
     same = all(new is old for new, old in zip(inner, code.co_consts, strict=True))
     if same and table == code.co_exceptiontable:
@@ -99,7 +98,7 @@ def without_handlers(code: CodeType) -> CodeType:
     return code.replace(co_consts=inner, co_exceptiontable=table)
 
 
-def passes_on(code: CodeType, handler: int) -> bool:
+def _passes_on(code: CodeType, handler: int) -> bool:
     """Return whether a handler runs nothing of the user's before it raises again."""
     following = [each for each in instructions(code) if each.offset >= handler]
     if [each.opname for each in following[:2]] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
