@@ -330,12 +330,16 @@ class Timing:
     plain: list[float] = field(default_factory=list)
     fused: list[float] = field(default_factory=list)
 
+    @property
+    def ratio(self) -> float:
+        """How many times longer plain dask takes."""
+        return median(self.plain) / median(self.fused)
+
     def __str__(self) -> str:
-        plain, fused = median(self.plain), median(self.fused)
         tasks, ours = self.tasks
         return (
-            f"| {self.program} | {tasks:,} | {ours:,} | {plain:.3f} | {fused:.3f} "
-            f"| {plain / fused:.2f} | {self.first[0] / self.first[1]:.2f} |"
+            f"| {self.program} | {tasks:,} | {ours:,} | {median(self.plain):.3f} "
+            f"| {median(self.fused):.3f} | {self.ratio:.2f} | {self.first[0] / self.first[1]:.2f} |"
         )
 
 
@@ -374,26 +378,30 @@ def timed(build: Program) -> tuple[float, Any]:
     return perf_counter() - start, result
 
 
-def measure_all(names: list[str], nbytes: int, repeat: int) -> Iterator[Timing]:
-    """Yield the timings of each program."""
+def rows_of(names: list[str], megabytes: list[int], repeat: int) -> Iterator[str]:
+    """Yield the row of each program: all about inputs of the first size, ratios of the others."""
     with dask.config.set(scheduler="threads"):
         for name in names:
-            yield measure(name, nbytes, repeat)
+            first, *others = (measure(name, size << 20, repeat) for size in megabytes)
+            yield " ".join([str(first), *(f"{each.ratio:.2f} |" for each in others)])
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.programs",
                                      description=__doc__)  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
-    parser.add_argument("--megabytes", type=int, default=300, help="of the inputs (default 300)")
+    parser.add_argument("--megabytes", nargs="+", type=int, default=[300],
+                        help="sizes of the inputs (default 300)")  # fmt: skip
     parser.add_argument("--repeat", type=int, default=3, help="timings of each (default 3)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the table there")
     options = parser.parse_args(arguments)
-    rows = ["| program | dask's tasks | gpusched's | dask, s | gpusched, s | ratio | first calls |",
-            "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
-    for each in measure_all(options.only, options.megabytes << 20, options.repeat):
-        print(each, file=sys.stderr, flush=True)
-        rows.append(str(each))
+    others = [f"ratio, {size:,} MB" for size in options.megabytes[1:]]
+    columns = ["program", "dask's tasks", "gpusched's", "dask, s", "gpusched, s", "ratio",
+               "first calls", *others]  # fmt: skip
+    rows = [f"| {' | '.join(columns)} |", f"| {' | '.join(['---'] * len(columns))} |"]
+    for row in rows_of(options.only, options.megabytes, options.repeat):
+        print(row, file=sys.stderr, flush=True)
+        rows.append(row)
     header = report.header("tests.benchmarks.programs", arguments)
     page.show("\n".join(rows) + f"\n\n{header}", options.write, "tests.benchmarks.programs")
     return 0
