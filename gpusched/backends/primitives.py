@@ -39,6 +39,33 @@ number_or = of_floats(2, _number_or)
 
 
 @intrinsic
+def is_worse(typing_context: Any, result: Any, operand: Any) -> Any:
+    """Return a negative integer where a result is NaN and the operand is not, or only it infinite.
+
+    Without their signs, numbers are in the order of their bits, those of infinity behind those of
+    all that is finite, and those of NaN last. Of two NaN any may be worse, which is nothing new.
+    As integers, results of several tests are gathered in vectors; LLVM does not see that several
+    booleans are.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = ir.IntType(result.bitwidth)
+        rest = ir.Constant(whole, (1 << (result.bitwidth - 1)) - 1)
+        sizes = [builder.and_(builder.bitcast(x, whole), rest) for x in args]
+        finite = ir.Constant(whole, _LARGEST[result.bitwidth])
+        above = builder.icmp_signed(">", sizes[1], finite)
+        return builder.sub(builder.select(above, sizes[1], finite), sizes[0])
+
+    alike = isinstance(result, types.Float) and result == operand
+    whole = types.Integer.from_bitwidth(result.bitwidth, signed=True) if alike else None
+    return (whole(result, operand), generate) if whole else None
+
+
+_LARGEST = {32: 0x7F7FFFFF, 64: 0x7FEFFFFFFFFFFFFF}
+"""By width, the bits of the largest number."""
+
+
+@intrinsic
 def bits(typing_context: Any, x: Any) -> Any:
     """Return the width of an integer in bits."""
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from gpusched.emit import scalars
 from gpusched.emit.dtypes import computed_name
-from gpusched.emit.floatingpoint import TESTS
 from gpusched.emit.kernel import BY_LINES, EXACT, FIRSTS, Access, Kernel, Output, Statement, Test
 from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
 from gpusched.emit.parsing import parse
@@ -128,14 +127,36 @@ def _result(output: Output, names: list[str]) -> str:
 
 
 def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
-    """Return the lines that find whether statements raise errors of one name in `TESTS`."""
-    conditions = [
-        _test(kernel, names, test, found) for test in kernel.tests if test.errors & TESTS[found]
-    ]
+    """Return the lines that find whether statements raise errors of one name in `floatingpoint.TESTS`."""
+    conditions = [_test(kernel, names, test, found) for test in kernel.tests if found in test.names]
+    first, *others = dict.fromkeys(conditions)
     return [
-        f"    {found} = {f'{found} | ' * bool(number)}{condition}"
-        for number, condition in enumerate(dict.fromkeys(conditions))
+        f"    {found} = {first}",
+        *(f"    {found} = {gathered(kernel, found, found, each)}" for each in others),
     ]
+
+
+def gathered(kernel: Kernel, name: str, so_far: str, found: str) -> str:
+    """Return what two results of tests are together, as source."""
+    either = f"{so_far} | {found}"
+    return f"{_gathered_in(kernel)}({either})" if name == "wrong" else either
+
+
+def nothing_found(kernel: Kernel, name: str) -> str:
+    """Return what a test says that finds nothing, as source."""
+    return f"{_gathered_in(kernel)}(0)" if name == "wrong" else "False"
+
+
+def has_found(name: str) -> str:
+    """Return whether a test has found anything in any element, as source."""
+    return f"any_{name} < 0" if name == "wrong" else f"any_{name}"
+
+
+def _gathered_in(kernel: Kernel) -> str:
+    """Return the dtype of what `is_worse` says of a kernel's statements."""
+    tested = [kernel.statements[each.statement] for each in kernel.tests if "wrong" in each.names]
+    wide = any("float64" in (each.dtype, each.operand) for each in tested)
+    return "int64" if wide else "int32"
 
 
 def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
@@ -153,7 +174,21 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
     test_of = _TESTS[found]
     several = len(statement.arguments) > 1
-    return f"({test_of(names[first + test.statement], statement.dtype, floats, several)})"
+    condition = test_of(names[first + test.statement], statement.dtype, floats, several)
+    return f"({condition})" if " " in condition.replace(", ", "") else condition
+
+
+def _is_worse(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
+    kind = computed_name(dtype)
+    operands = floats or {literal(0.0, dtype): kind}
+    return " & ".join(_worse(result, kind, x, other) for x, other in operands.items())
+
+
+def _worse(result: str, kind: str, x: str, other: str) -> str:
+    """Return the comparison of a result with an operand, in the wider dtype of both."""
+    wider = max(kind, other)
+    pair = [name if of == wider else f"{wider}({name})" for name, of in ((result, kind), (x, other))]
+    return f"is_worse({', '.join(pair)})"
 
 
 def _is_new_nan(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
@@ -174,8 +209,11 @@ def _is_tiny(result: str, dtype: str, floats: dict[str, str], several: bool) -> 
     return f"{least} & (({result} != 0) | {nonzero})"
 
 
-_TESTS = {"invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}
-"""By name in `TESTS`, how a result shows that there was such an error: it is so, and no operand is.
+_TESTS = {"wrong": _is_worse, "invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}
+"""By name in `floatingpoint.TESTS`, how a result shows that there was such an error: it is so, and no operand is.
+
+`is_worse` finds a NaN that is made of numbers and an infinity that is made of finite numbers at
+once, as a negative integer, in four instructions.
 
 An underflow may have been where a result is tiny; it may have been exact, too.
 """

@@ -96,8 +96,8 @@ def power_f64(x: Any, y: Any) -> Any:
     p_low = fma(y, log, -p) + y * log_low
     p = _of_edge(a, y) if a == 0.0 or a == _INF else p
     p_low = p_low if abs(p) < 760.0 else 0.0
-    p = p if p < 720.0 else 720.0
-    p = p if p > -760.0 else -760.0
+    p = 720.0 if p > 720.0 else p
+    p = -760.0 if p < -760.0 else p
     t = fma(p, 1.4426950408889634, _ROUND_F64)
     n = t - _ROUND_F64
     r = fma(-n, _LOG2_HIGH, p) + fma(-n, _LOG2_LOW, p_low)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gpusched.emit.floatingpoint import TESTS, UNSURE
+from gpusched.emit.generate import gathered, has_found, nothing_found
 from gpusched.emit.kernel import Access, Kernel
 from gpusched.emit.lines import Lines
 from gpusched.emit.operations import named
@@ -54,7 +55,7 @@ class Nest(Lines):
         if self.kernel.flags:
             self.write("clear_floating_point_errors()")
         for name in self.kernel.tested:
-            self.write(f"any_{name} = False")
+            self.write(f"any_{name} = {nothing_found(self.kernel, name)}")
         self.begin()
         for level in range(self.around):
             self.loop(level)
@@ -67,20 +68,26 @@ class Nest(Lines):
         return str(self)
 
     def errors(self) -> str:
-        """Return the errors that may have arisen, as source."""
+        """Return the errors that may have arisen, as source.
+
+        Flags are read where tests have found nothing. Read always, and joined with the same bits,
+        they would have LLVM keep loops from being vectorised, by a "freeze" of what these gather.
+        """
         flags = self.kernel.flags
-        parts = [f"floating_point_errors() & {flags}"] if flags else []
+        found = f"floating_point_errors() & {flags}" if flags else ""
         if flags and self.kernel.halves:
-            parts = [f"({parts[0]}) << {UNSURE}"]
-        parts += [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
-        return " | ".join(parts)
+            found = f"({found}) << {UNSURE}"
+        tests = [f"({TESTS[name]} if {has_found(name)} else 0)" for name in self.kernel.tested]
+        either = " | ".join(tests)
+        either = f"({either})" if flags and len(tests) > 1 else either
+        return " or ".join(part for part in (either, found) if part)
 
     def compute(self, results: list[str], values: str) -> None:
         """Write the call of `point` for one element, and keep what it says besides the results."""
         tested = self.kernel.tested
         self.write(f"{', '.join([*results, *tested])} = point({values})")
         for name in tested:
-            self.write(f"any_{name} = any_{name} | {name}")
+            self.write(f"any_{name} = {gathered(self.kernel, name, f'any_{name}', name)}")
 
     def begin(self) -> None:
         """Write what comes before the loops."""
