@@ -149,7 +149,7 @@ def _math(name: str) -> Any:
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
-_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, "bits", "is_worse"]
+_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, "bits", "is_worse", "unseen"]
 
 
 def namespace(text: str, fast: bool = False) -> dict[str, Any]:

@@ -40,12 +40,10 @@ number_or = of_floats(2, _number_or)
 
 @intrinsic
 def is_worse(typing_context: Any, result: Any, operand: Any) -> Any:
-    """Return a negative integer where a result is NaN and the operand is not, or only it infinite.
+    """Return whether a result is NaN and the operand is not, or infinite and the operand finite.
 
     Without their signs, numbers are in the order of their bits, those of infinity behind those of
     all that is finite, and those of NaN last. Of two NaN any may be worse, which is nothing new.
-    As integers, results of several tests are gathered in vectors; LLVM does not see that several
-    booleans are.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -54,15 +52,27 @@ def is_worse(typing_context: Any, result: Any, operand: Any) -> Any:
         sizes = [builder.and_(builder.bitcast(x, whole), rest) for x in args]
         finite = ir.Constant(whole, _LARGEST[result.bitwidth])
         above = builder.icmp_signed(">", sizes[1], finite)
-        return builder.sub(builder.select(above, sizes[1], finite), sizes[0])
+        return builder.icmp_signed(">", sizes[0], builder.select(above, sizes[1], finite))
 
     alike = isinstance(result, types.Float) and result == operand
-    whole = types.Integer.from_bitwidth(result.bitwidth, signed=True) if alike else None
-    return (whole(result, operand), generate) if whole else None
+    return (types.boolean(result, operand), generate) if alike else None
 
 
 _LARGEST = {32: 0x7F7FFFFF, 64: 0x7FEFFFFFFFFFFFFF}
 """By width, the bits of the largest number."""
+
+
+@intrinsic
+def unseen(typing_context: Any, x: Any) -> Any:
+    """Return False, which LLVM cannot know unless it computes x: none of its bits are in zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = ir.IntType(x.bitwidth)
+        zero = builder.load(opaque(builder.module, whole, 0))
+        return builder.icmp_unsigned("!=", builder.and_(builder.bitcast(args[0], whole), zero),
+                                     ir.Constant(whole, 0))  # fmt: skip
+
+    return (types.boolean(x), generate) if isinstance(x, types.Float) else None
 
 
 @intrinsic

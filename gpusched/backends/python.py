@@ -103,10 +103,15 @@ def number_or(x: Any, other: Any) -> Any:
     return x if x == x else other
 
 
-def is_worse(result: Any, operand: Any) -> int:
-    """Return -1 where a result is NaN and the operand is not, or infinite and that finite; or 0."""
+def is_worse(result: Any, operand: Any) -> bool:
+    """Return whether a result is NaN and the operand is not, or infinite and the operand finite."""
     ranks = [int(abs(x) == math.inf) + 2 * int(x != x) for x in (result, operand)]
-    return -1 if ranks[0] > ranks[1] else 0
+    return ranks[0] > ranks[1]
+
+
+def unseen(x: Any) -> bool:
+    """Return False: Python computes everything."""
+    return False
 
 
 def from_float16(x: Any) -> Any:
@@ -174,7 +179,7 @@ def namespace() -> dict[str, Any]:
     bound = {name: getattr(np, name) for name in names}
     bound |= {name: getattr(np, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
     bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
-    local = {name: globals()[name] for name in (*BOUND, *scalar_math.HALVES, "bits", "is_worse")}
+    local = {name: globals()[name] for name in (*BOUND, *scalar_math.HALVES, "bits", "is_worse", "unseen")}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
 

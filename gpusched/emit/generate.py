@@ -129,34 +129,10 @@ def _result(output: Output, names: list[str]) -> str:
 def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
     """Return the lines that find whether statements raise errors of one name in `floatingpoint.TESTS`."""
     conditions = [_test(kernel, names, test, found) for test in kernel.tests if found in test.names]
-    first, *others = dict.fromkeys(conditions)
     return [
-        f"    {found} = {first}",
-        *(f"    {found} = {gathered(kernel, found, found, each)}" for each in others),
+        f"    {found} = {f'{found} | ' * bool(number)}{condition}"
+        for number, condition in enumerate(dict.fromkeys(conditions))
     ]
-
-
-def gathered(kernel: Kernel, name: str, so_far: str, found: str) -> str:
-    """Return what two results of tests are together, as source."""
-    either = f"{so_far} | {found}"
-    return f"{_gathered_in(kernel)}({either})" if name == "wrong" else either
-
-
-def nothing_found(kernel: Kernel, name: str) -> str:
-    """Return what a test says that finds nothing, as source."""
-    return f"{_gathered_in(kernel)}(0)" if name == "wrong" else "False"
-
-
-def has_found(name: str) -> str:
-    """Return whether a test has found anything in any element, as source."""
-    return f"any_{name} < 0" if name == "wrong" else f"any_{name}"
-
-
-def _gathered_in(kernel: Kernel) -> str:
-    """Return the dtype of what `is_worse` says of a kernel's statements."""
-    tested = [kernel.statements[each.statement] for each in kernel.tests if "wrong" in each.names]
-    wide = any("float64" in (each.dtype, each.operand) for each in tested)
-    return "int64" if wide else "int32"
 
 
 def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
@@ -164,18 +140,22 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     first = len(names) - len(kernel.statements)
     statement = kernel.statements[test.statement]
     operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
-    own = named(statement.operation).tests.get(np.dtype(statement.operand).kind)
-    if own is not None:
+    if test.shown:
+        return f"unseen({names[first + test.statement]})"
+    kind, condition = np.dtype(statement.operand).kind, ""
+    own = named(statement.operation).tests.get(kind)
+    if own is not None and (found == "wrong" or kind != "f"):
         result, operand = computed_name(statement.dtype), computed_name(statement.operand)
-        return f"({own.format(*operands, T=result, P=operand)})"
+        condition = f"({own.format(*operands, T=result, P=operand)})"
+        if not statement.dtype == statement.operand == "float16":
+            return condition
+        condition += " | "  # What is rounded to float16 may be infinite.
     dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
     dtypes += [s.dtype for s in kernel.statements]
     numbers = [a for a in statement.arguments if isinstance(a, int)]
     floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
-    test_of = _TESTS[found]
     several = len(statement.arguments) > 1
-    condition = test_of(names[first + test.statement], statement.dtype, floats, several)
-    return f"({condition})" if " " in condition.replace(", ", "") else condition
+    return f"{condition}({_TESTS[found](names[first + test.statement], statement.dtype, floats, several)})"
 
 
 def _is_worse(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
@@ -213,7 +193,7 @@ _TESTS = {"wrong": _is_worse, "invalid": _is_new_nan, "infinite": _is_new_infini
 """By name in `floatingpoint.TESTS`, how a result shows that there was such an error: it is so, and no operand is.
 
 `is_worse` finds a NaN that is made of numbers and an infinity that is made of finite numbers at
-once, as a negative integer, in four instructions.
+once, in four instructions.
 
 An underflow may have been where a result is tiny; it may have been exact, too.
 """

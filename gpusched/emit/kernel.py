@@ -90,6 +90,8 @@ class Test:
     """Which one."""
     names: tuple[str, ...]
     """What is looked for, by its names in `gpusched.emit.floatingpoint.TESTS`."""
+    shown: bool = False
+    """Whether the processor's flags show it, if only the result is computed for each element."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from gpusched.emit.dtypes import HALF
-from gpusched.emit.floatingpoint import HAS_FLAGS, INVALID, OVERFLOW, found_by
-from gpusched.emit.kernel import MOMENTS, Test
-from gpusched.emit.operations import DEFINED, has, named, reports
+from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by
+from gpusched.emit.kernel import FIRSTS, MOMENTS, Test
+from gpusched.emit.operations import DEFINED, has, reports
 from gpusched.plan.expression import Apply, Node, Reduce, Scalar
 
 
@@ -26,38 +25,47 @@ def watched(
 
     Notes
     -----
-    The flags show what arithmetic raises. They do not show what a function of several steps
-    raises, or whether a value has been computed that may not matter to what is made of it, or
-    what the compiler has computed of each of a few values. Beside float16 they may be raised for
-    nothing: they count for sums and products only, in which `Launch` sees whether that is so.
+    The flags show what arithmetic raises, and what functions raise that overflow. Where a value may
+    not matter to what is made of it, a test of no error has it computed for each element: the flags
+    show the errors of all that it is made of. They do not show what other functions of several
+    steps raise, or what the compiler has computed of each of a few values. Beside float16 they may
+    be raised for nothing: they count for sums and products only, in which `Launch` sees whether
+    that is so.
     """
-    flags, tests, few, sizes = 0, [], _of_few_values(order), _sizes(order)
+    flags, tests, few = 0, [], _of_few_values(order)
     halves = any(value.dtype == HALF for each in order for value in (each, *each.arguments))
-    needed = set()  # What is written, or added up, as it is
+    needed = set()  # What is written, or joined with others of which each matters
     for node, root in zip(nodes, roots, strict=True):
         flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
-        if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS):
+        if not isinstance(node, Reduce) or node.combine in _MATTERING:
             needed.add(id(root))
     for number, node in reversed(list(enumerate(order))):
-        shown = HAS_FLAGS and has(node.operation, "arithmetic") and id(node) in needed
-        shown = shown and not halves
+        shown = HAS_FLAGS and _raises(node) and not halves
         shown = shown and few.isdisjoint(map(id, node.arguments))
-        errors = node.reports
-        if id(node) in needed:  # Otherwise a test of it has what it is made of computed, too.
-            errors &= ~_impossible(node, sizes)
-        if errors and shown:
-            flags |= errors
-        elif errors:
-            tests.append(Test(number, found_by(errors, _possible(node))))
-        if (errors or id(node) in needed) and not _hides(node):
+        if node.reports and shown:
+            flags |= node.reports
+            if id(node) not in needed:
+                tests.append(Test(number, ("wrong",), shown=True))
+        elif node.reports:
+            tests.append(Test(number, found_by(node.reports, _possible(node))))
+        if (node.reports or id(node) in needed) and not _hides(node):
             needed.update(map(id, node.arguments))
     return flags, tuple(reversed(tests))
 
 
+_MATTERING = ("add", "multiply", "minimum", "maximum", "fmin", "fmax", MOMENTS, *FIRSTS)
+"""What joins values of which each may matter to the result, so that each is computed."""
+
+
+def _raises(node: Apply) -> bool:
+    """Return whether the machine code of an operation raises the errors that it reports."""
+    overflows = has(node.operation, "overflows") and not node.reports & UNDERFLOW
+    return overflows or has(node.operation, "arithmetic")
+
+
 def _possible(node: Apply) -> int:
-    """Return the errors of an operation that its result shows; none if it has a test of its own."""
-    own = named(node.operation).tests.get(node.arguments[0].dtype.kind)
-    return 0 if own else reports(node.operation, node.arguments[0].dtype, node.dtype)
+    """Return the errors that NumPy may report of an operation."""
+    return reports(node.operation, node.arguments[0].dtype, node.dtype)
 
 
 def chosen(order: list[Apply]) -> set[int]:
@@ -90,52 +98,6 @@ def _made_of(order: list[Apply], values: set[int]) -> set[int]:
         if not found.isdisjoint(map(id, _values(node))):
             found.add(id(node))
     return found
-
-
-_SMALL = 1e4
-"""How large numbers may be that are called small: less than half of what lies between the largest
-numbers of float32, so that the largest one stays what it is if such a number is added."""
-
-_GROWTH = {"negative": 1, "positive": 1, "absolute": 1, "fabs": 1, "astype": 1, "degrees": 58,
-           "rad2deg": 58}  # fmt: skip
-"""By operation, how many times as large a result may be as the operand."""
-
-
-def _sizes(order: list[Apply]) -> dict[int, float]:
-    """Return how large values may be that are small for certain, or NaN."""
-    found: dict[int, float] = {}
-    for node in order:
-        if node.dtype.kind != "f" or node.dtype == HALF:
-            continue
-        operands = [found.get(id(a), math.inf) for a in _values(node)]
-        size = math.inf
-        if has(node.operation, "small"):
-            size = 4.0
-        elif node.operation in _GROWTH:
-            size = _GROWTH[node.operation] * operands[0]
-        elif has(node.operation, "choosing"):
-            size = max(operands)
-        elif node.operation in ("add", "subtract"):
-            size = sum(operands)
-        elif node.operation == "multiply":
-            size = math.prod(operands)
-        if size <= _SMALL:
-            found[id(node)] = size
-    return found
-
-
-def _impossible(node: Apply, sizes: dict[int, float]) -> int:
-    """Return the errors of an operation that its operands' sizes exclude.
-
-    What is added to a small number, or taken from it, neither overflows nor is invalid, whatever it
-    is: the sum is infinite or NaN only if the other number is. Products of small numbers, and their
-    conversions, do not overflow.
-    """
-    small = [id(a) in sizes for a in node.arguments]
-    sums = node.operation in ("add", "subtract") and any(small)
-    products = (node.operation == "multiply" or node.operation in _GROWTH) and all(small)
-    wide = node.dtype.kind == "f" and node.dtype != HALF
-    return INVALID | OVERFLOW if wide and (sums or products) else 0
 
 
 def _hides(node: Apply) -> bool:

@@ -206,12 +206,12 @@ def test_a_result_is_worse_than_an_operand(dtype: str) -> None:
 
     @numba.njit
     def of_all(numbers: np.ndarray) -> list[bool]:
-        return [primitives.is_worse(x, y) < 0 for x in numbers for y in numbers]
+        return [primitives.is_worse(x, y) for x in numbers for y in numbers]
 
     order = [int(np.isinf(x)) + 2 * int(np.isnan(x)) for x in numbers]
     expected = [x > y for x in order for y in order]
     assert of_all(numbers) == expected
-    assert [python.is_worse(x, y) < 0 for x in numbers for y in numbers] == expected
+    assert [python.is_worse(x, y) for x in numbers for y in numbers] == expected
 
 
 def count_of_tests(call: Callable[..., Any], dtype: str = "float64") -> int:

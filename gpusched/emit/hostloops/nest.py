@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from gpusched.emit.floatingpoint import TESTS, UNSURE
-from gpusched.emit.generate import gathered, has_found, nothing_found
 from gpusched.emit.kernel import Access, Kernel
 from gpusched.emit.lines import Lines
 from gpusched.emit.operations import named
@@ -55,7 +54,7 @@ class Nest(Lines):
         if self.kernel.flags:
             self.write("clear_floating_point_errors()")
         for name in self.kernel.tested:
-            self.write(f"any_{name} = {nothing_found(self.kernel, name)}")
+            self.write(f"any_{name} = False")
         self.begin()
         for level in range(self.around):
             self.loop(level)
@@ -77,7 +76,7 @@ class Nest(Lines):
         found = f"floating_point_errors() & {flags}" if flags else ""
         if flags and self.kernel.halves:
             found = f"({found}) << {UNSURE}"
-        tests = [f"({TESTS[name]} if {has_found(name)} else 0)" for name in self.kernel.tested]
+        tests = [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
         either = " | ".join(tests)
         either = f"({either})" if flags and len(tests) > 1 else either
         return " or ".join(part for part in (either, found) if part)
@@ -87,7 +86,7 @@ class Nest(Lines):
         tested = self.kernel.tested
         self.write(f"{', '.join([*results, *tested])} = point({values})")
         for name in tested:
-            self.write(f"any_{name} = {gathered(self.kernel, name, f'any_{name}', name)}")
+            self.write(f"any_{name} = any_{name} | {name}")
 
     def begin(self) -> None:
         """Write what comes before the loops."""
