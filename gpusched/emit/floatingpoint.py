@@ -54,6 +54,8 @@ def found_by(errors: int, possible: int) -> tuple[str, ...]:
     all_of_them = errors & shown == possible & shown
     names = ["wrong"] if all_of_them else ["invalid", "infinite"]
     return tuple(name for name in [*names, "tiny"] if TESTS[name] & errors)
+
+
 REPORTED = 32
 """The bit of anything else that NumPy warns of."""
 QUOTIENT = 64

@@ -127,7 +127,7 @@ def _result(output: Output, names: list[str]) -> str:
 
 
 def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
-    """Return the lines that find whether statements raise errors of one name in `floatingpoint.TESTS`."""
+    """Return the lines that find whether statements raise errors, by a name in `TESTS`."""
     conditions = [_test(kernel, names, test, found) for test in kernel.tests if found in test.names]
     return [
         f"    {found} = {f'{found} | ' * bool(number)}{condition}"
@@ -145,17 +145,17 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     kind, condition = np.dtype(statement.operand).kind, ""
     own = named(statement.operation).tests.get(kind)
     if own is not None and (found == "wrong" or kind != "f"):
-        result, operand = computed_name(statement.dtype), computed_name(statement.operand)
-        condition = f"({own.format(*operands, T=result, P=operand)})"
+        dtypes = {"T": computed_name(statement.dtype), "P": computed_name(statement.operand)}
+        condition = f"({own.format(*operands, **dtypes)})"
         if not statement.dtype == statement.operand == "float16":
             return condition
         condition += " | "  # What is rounded to float16 may be infinite.
-    dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
-    dtypes += [s.dtype for s in kernel.statements]
+    given = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
+    given += [s.dtype for s in kernel.statements]
     numbers = [a for a in statement.arguments if isinstance(a, int)]
-    floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
-    several = len(statement.arguments) > 1
-    return f"{condition}({_TESTS[found](names[first + test.statement], statement.dtype, floats, several)})"
+    floats = {names[a]: computed_name(given[a]) for a in numbers if given[a].startswith("float")}
+    result, several = names[first + test.statement], len(statement.arguments) > 1
+    return f"{condition}({_TESTS[found](result, statement.dtype, floats, several)})"
 
 
 def _is_worse(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
@@ -167,7 +167,9 @@ def _is_worse(result: str, dtype: str, floats: dict[str, str], several: bool) ->
 def _worse(result: str, kind: str, x: str, other: str) -> str:
     """Return the comparison of a result with an operand, in the wider dtype of both."""
     wider = max(kind, other)
-    pair = [name if of == wider else f"{wider}({name})" for name, of in ((result, kind), (x, other))]
+    pair = [
+        name if of == wider else f"{wider}({name})" for name, of in ((result, kind), (x, other))
+    ]
     return f"is_worse({', '.join(pair)})"
 
 
@@ -189,8 +191,14 @@ def _is_tiny(result: str, dtype: str, floats: dict[str, str], several: bool) -> 
     return f"{least} & (({result} != 0) | {nonzero})"
 
 
-_TESTS = {"wrong": _is_worse, "invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}
-"""By name in `floatingpoint.TESTS`, how a result shows that there was such an error: it is so, and no operand is.
+_TESTS = {
+    "wrong": _is_worse,
+    "invalid": _is_new_nan,
+    "infinite": _is_new_infinity,
+    "tiny": _is_tiny,
+}
+"""By name in `gpusched.emit.floatingpoint.TESTS`, how a result shows that there was such an
+error: it is so, and no operand is.
 
 `is_worse` finds a NaN that is made of numbers and an infinity that is made of finite numbers at
 once, in four instructions.

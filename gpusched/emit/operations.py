@@ -93,8 +93,8 @@ so that equal names mean equal functions in every process."""
 TRAITS = {
     "arithmetic": "its machine code raises the floating-point errors that NumPy reports of it, and "
     "no other",
-    "overflows": "of finite numbers and NaN, its machine code raises an overflow where NumPy reports "
-    "one, and nothing else but underflows",
+    "overflows": "its machine code raises an overflow where NumPy reports one, or the operand is "
+    "infinite, and no other error but underflows",
     "choosing": "its result is one of its operands",
     "exact": "it gives a float16 of float16, so that nothing is left to round",
     "bitwise": "it goes by the bits of float16, which numbers in kernels have not",

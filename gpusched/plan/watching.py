@@ -75,7 +75,7 @@ def chosen(order: list[Apply]) -> set[int]:
     """
     choosing = [node for node in order if has(node.operation, "choosing")]
     made = _made_of(order, {id(node) for node in choosing})
-    reporting = [node for node in order if node.reports and has(node.operation, "arithmetic")]
+    reporting = [node for node in order if node.reports and _raises(node)]
     if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
         return set()
     return {id(a) for node in choosing for a in _values(node)}
