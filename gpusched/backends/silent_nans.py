@@ -6,6 +6,9 @@ vectors of loops that have them. So they take the place of ordinary ones, and of
 greatest of numbers, in what LLVM has made of a kernel, where loops have their vectors and all
 functions are part of them. LLVM offers that as text alone. It costs nothing: the instructions are
 as fast. Nothing else is known to raise an error for NaN.
+
+Every comparison and every least or greatest is either replaced, or known to raise nothing; of any
+other form there is no kernel. float16 is compared as float32, which holds all of its numbers.
 """
 
 from __future__ import annotations
@@ -20,17 +23,22 @@ from gpusched.adapters.numba import after_optimising
 from gpusched.emit.floatingpoint import IS_X86
 from gpusched.vectormath.variants import features
 
-_KIND = r"(<\d+ x (?:float|double)>|float|double)"
-_COMPARISON = re.compile(rf"^  (%\S+) = fcmp (?:[a-z]+ )*?([ou][lg][te]) {_KIND} (.+)$", re.M)
-_EXTREME = re.compile(
-    rf"^  (%\S+) = (?:[a-z]+ )*?call (?:[a-z]+ )*?{_KIND} "
-    r"@llvm\.(minimum|maximum|minnum|maxnum)\.[^(]+\((.+)\).*$",
+_NUMBER = "(?:half|float|double)"
+_KIND = rf"(<\d+ x {_NUMBER}>|{_NUMBER})"
+_WORDS = "(?:[a-z]+ )*?"
+_INSTRUCTION = re.compile(
+    r"^  (\S+) = ((?:fcmp |[^@\n]*@llvm\.(?:\w+\.)*f?(?:min|max)(?:imum|num|imumnum)?\.).*)$",
     re.M,
 )
+"""Whatever compares floats, and the name of its result."""
+_SILENT = re.compile(rf"fcmp {_WORDS}(?:[ou]eq|one|une|ord|uno|true|false) .+")
+_COMPARISON = re.compile(rf"fcmp {_WORDS}([ou][lg][te]) {_KIND} (.+)")
+_EXTREME = re.compile(
+    rf"{_WORDS}call {_WORDS}{_KIND} @llvm\.(minimum|maximum|minnum|maxnum)\.[^(]+\((.+)\).*"
+)
 _REDUCTION = re.compile(
-    rf"^  (%\S+) = (?:[a-z]+ )*?call (?:[a-z]+ )*?\w+ "
-    rf"@llvm\.vector\.reduce\.f(min|max)(imum)?\.[^(]+\({_KIND} (?:noundef )?(.+)\).*$",
-    re.M,
+    rf"{_WORDS}call {_WORDS}{_NUMBER} "
+    rf"@llvm\.vector\.reduce\.f(min|max)(imum)?\.[^(]+\({_KIND} (?:noundef )?(.+)\).*"
 )
 _OPERAND = re.compile(r'%"[^"]*"|splat \([^)]*\)|<[^>]*>|[^\s,]+')
 
@@ -58,59 +66,70 @@ class _Text:
 
     def replace(self, text: str) -> str:
         """Return the text of a module that raises nothing where NaN is compared."""
-        found = _COMPARISON.sub(self._comparison, text)
-        found = _REDUCTION.sub(self._reduction, _EXTREME.sub(self._extreme, found))
+        found = _INSTRUCTION.sub(self._silenced, text)
         missing = [line for name, line in self.declared.items() if f"{name}(" not in text]
         return "\n".join([found, *missing, ""])
 
-    def _add(self, instruction: str, result: str = "") -> str:
+    def _silenced(self, match: re.Match[str]) -> str:
+        result, instruction = match.groups()
+        if _SILENT.fullmatch(instruction):
+            return match[0]
+        for form, write in (
+            (_COMPARISON, self._comparison),
+            (_EXTREME, self._extreme),
+            (_REDUCTION, self._reduction),
+        ):
+            if found := form.fullmatch(instruction):
+                write(*found.groups())
+                *before, last = self.lines
+                self.lines = []
+                return "\n".join([*before, f"  {result} = {last.partition(' = ')[2]}"])
+        raise NotImplementedError(f"a comparison of a form that is not known: {instruction}")
+
+    def _add(self, instruction: str) -> str:
         """Add an instruction; return the name of its result."""
-        name = result or next(self.names)
+        name = next(self.names)
         self.lines.append(f"  {name} = {instruction}")
         return name
 
-    def _added(self) -> str:
-        found, self.lines = "\n".join(self.lines), []
-        return found
+    def _comparison(self, name: str, kind: str, rest: str) -> None:
+        a, b = (self._single(kind, x) for x in _OPERAND.findall(rest)[:2])
+        self._compare(name, _of_single(kind), a, b)
 
-    def _comparison(self, match: re.Match[str]) -> str:
-        result, name, kind, rest = match.groups()
-        a, b = _OPERAND.findall(rest)[:2]
-        self._compare(name, kind, a, b, result)
-        return self._added()
-
-    def _compare(self, name: str, kind: str, a: str, b: str, result: str = "") -> str:
+    def _compare(self, name: str, kind: str, a: str, b: str) -> str:
         """Add the comparison of two numbers, or of two vectors of them."""
         if not CONSTRAINED:
             numbers = self._add(f"fcmp ord {kind} {a}, {b}")
             instead = (_constant(kind, number) for number in _INSTEAD[name])
             a, b = (self._choose(kind, numbers, *x) for x in zip((a, b), instead, strict=True))
-            return self._add(f"fcmp {name} {kind} {a}, {b}", result)
+            return self._add(f"fcmp {name} {kind} {a}, {b}")
         if HAS_MASKS and kind in _VECTORS:
             vector = _VECTORS[kind]
             found = self._compare(name, vector, self._widened(kind, a), self._widened(kind, b))
-            return self._add(f"extractelement {_bits(vector)} {found}, i64 0", result)
+            return self._add(f"extractelement {_bits(vector)} {found}, i64 0")
         function = f"@llvm.experimental.constrained.fcmp.{_short(kind)}"
         self.declared[function] = (
             f"declare {_bits(kind)} {function}({kind}, {kind}, metadata, metadata)"
         )
         given = f'{kind} {a}, {kind} {b}, metadata !"{name}", metadata !"fpexcept.ignore"'
-        return self._add(f"call {_bits(kind)} {function}({given})", result)
+        return self._add(f"call {_bits(kind)} {function}({given})")
 
-    def _extreme(self, match: re.Match[str]) -> str:
-        result, kind, name, rest = match.groups()
-        a, b = _OPERAND.findall(rest.replace(f"{kind} ", "").replace("noundef ", ""))[:2]
-        if kind in _VECTORS:
-            vector = _VECTORS[kind]
+    def _extreme(self, given: str, name: str, rest: str) -> None:
+        operands = _OPERAND.findall(rest.replace(f"{given} ", "").replace("noundef ", ""))[:2]
+        a, b = (self._single(given, x) for x in operands)
+        kind = _of_single(given)
+        vector = _VECTORS.get(kind)
+        if vector:
             found = self._furthest(name, vector, self._widened(kind, a), self._widened(kind, b))
-            self._add(f"extractelement {vector} {found}, i64 0", result)
+            found = self._add(f"extractelement {vector} {found}, i64 0")
         else:
-            self._furthest(name, kind, a, b, result)
-        return self._added()
+            found = self._furthest(name, kind, a, b)
+        self._kept(given, found)
 
-    def _reduction(self, match: re.Match[str]) -> str:
-        result, name, rest, kind, x = match.groups()
-        lanes = _lanes(kind)
+    def _reduction(self, name: str, rest: str | None, given: str, x: str) -> None:
+        x, kind, lanes = self._single(given, x), _of_single(given), _lanes(given)
+        if lanes & (lanes - 1):
+            raise NotImplementedError(f"the f{name} of {lanes} numbers")
         half = lanes // 2
         while half:
             places = [f"i32 {k}" for k in range(half, 2 * half)] + ["i32 poison"] * (lanes - half)
@@ -118,23 +137,37 @@ class _Text:
             other = self._add(f"shufflevector {kind} {x}, {kind} poison, {order}")
             x = self._furthest(f"{name}{rest or 'num'}", kind, x, other)
             half //= 2
-        self._add(f"extractelement {kind} {x}, i64 0", result)
-        return self._added()
+        number = self._add(f"extractelement {kind} {x}, i64 0")
+        self._kept("half" if "half" in given else "", number)
 
-    def _furthest(self, name: str, kind: str, a: str, b: str, result: str = "") -> str:
+    def _furthest(self, name: str, kind: str, a: str, b: str) -> str:
         """Add what finds the least or greatest of two vectors of numbers."""
         first = self._compare("olt" if name.startswith("min") else "ogt", kind, a, b)
         number = self._choose(kind, first, a, b)
         # NaN is not less than anything: the second is chosen then.
         asked = b if name.endswith("num") else a
         nan = self._add(f"fcmp uno {kind} {asked}, {asked}")
-        return self._choose(kind, nan, a, number, result)
+        return self._choose(kind, nan, a, number)
 
-    def _choose(self, kind: str, condition: str, a: str, b: str, result: str = "") -> str:
-        return self._add(f"select {_bits(kind)} {condition}, {kind} {a}, {kind} {b}", result)
+    def _choose(self, kind: str, condition: str, a: str, b: str) -> str:
+        return self._add(f"select {_bits(kind)} {condition}, {kind} {a}, {kind} {b}")
 
     def _widened(self, kind: str, x: str) -> str:
         return self._add(f"insertelement {_VECTORS[kind]} poison, {kind} {x}, i64 0")
+
+    def _single(self, kind: str, x: str) -> str:
+        """Return numbers of float16 as float32, others as they are."""
+        return self._add(f"fpext {kind} {x} to {_of_single(kind)}") if "half" in kind else x
+
+    def _kept(self, kind: str, x: str) -> None:
+        """Add the conversion to float16 where a result is of that type."""
+        if "half" in kind:
+            self._add(f"fptrunc {_of_single(kind)} {x} to {kind}")
+
+
+def _of_single(kind: str) -> str:
+    """Return the type in which numbers of a type are compared."""
+    return kind.replace("half", "float")
 
 
 def _bits(kind: str) -> str:

@@ -51,8 +51,8 @@ def found_by(errors: int, possible: int) -> tuple[str, ...]:
     """
     shown = TESTS["wrong"]
     # Where none is ignored, whatever is worse than an operand is an error: one test is enough.
-    all_of_them = errors & shown == possible & shown
-    names = ["wrong"] if all_of_them else ["invalid", "infinite"]
+    ignored = possible & shown & ~errors
+    names = ["invalid", "infinite"] if ignored else ["wrong"]
     return tuple(name for name in [*names, "tiny"] if TESTS[name] & errors)
 
 

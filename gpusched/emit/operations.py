@@ -121,7 +121,8 @@ _NAMES = {trait: frozenset(names.split()) for trait, names in {
     "conjugate sign floor ceil trunc rint copysign heaviside modf frexp fmod",
     "bitwise": "nextafter",
     "hiding": "where sign heaviside equal not_equal less less_equal greater greater_equal "
-    "logical_and logical_or logical_xor logical_not astype_bool isnan isfinite isinf signbit",
+    "logical_and logical_or logical_xor logical_not astype_bool isnan isfinite isinf signbit "
+    "copysign",
     "keeping": "add subtract bitwise_xor",
     "few": "sign heaviside",
     "overflows": "exp exp2 expm1 sinh cosh hypot",

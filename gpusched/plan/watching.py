@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gpusched.emit.dtypes import HALF
-from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by
+from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by, mask
 from gpusched.emit.kernel import FIRSTS, MOMENTS, Test
-from gpusched.emit.operations import DEFINED, has, reports
+from gpusched.emit.operations import DEFINED, has, named
 from gpusched.plan.expression import Apply, Node, Reduce, Scalar
 
 
@@ -48,7 +49,9 @@ def watched(
                 tests.append(Test(number, ("wrong",), shown=True))
         elif node.reports:
             tests.append(Test(number, found_by(node.reports, _possible(node))))
-        if (node.reports or id(node) in needed) and not _hides(node):
+        # What is tested by its operands need not be computed for that.
+        computed = id(node) in needed or (node.reports and (shown or not _own_test(node)))
+        if computed and not _hides(node):
             needed.update(map(id, node.arguments))
     return flags, tuple(reversed(tests))
 
@@ -63,9 +66,14 @@ def _raises(node: Apply) -> bool:
     return overflows or has(node.operation, "arithmetic")
 
 
+def _own_test(node: Apply) -> bool:
+    """Return whether operands alone show the errors of an operation."""
+    return node.arguments[0].dtype.kind in named(node.operation).tests
+
+
 def _possible(node: Apply) -> int:
-    """Return the errors that NumPy may report of an operation."""
-    return reports(node.operation, node.arguments[0].dtype, node.dtype)
+    """Return the errors that NumPy may report of an operation, but of rounding its result."""
+    return mask(named(node.operation).reports.get(node.arguments[0].dtype.kind, ""))
 
 
 def chosen(order: list[Apply]) -> set[int]:
@@ -103,8 +111,8 @@ def _made_of(order: list[Apply], values: set[int]) -> set[int]:
 def _hides(node: Apply) -> bool:
     """Return whether an operand may not matter to a result.
 
-    Of a constant NaN, one to the power of anything, and the zero that an integer is multiplied by
-    or masked with, the compiler knows the result.
+    Of a constant NaN or infinity, one to the power of anything, and the zero that an integer is
+    multiplied by or masked with, the compiler may know the result.
     """
     if node.operation in DEFINED or has(node.operation, "hiding"):
         return True
@@ -114,7 +122,8 @@ def _hides(node: Apply) -> bool:
     if node.dtype.kind in "biu":
         return not has(node.operation, "keeping")
     powers = node.operation in ("power", "float_power")
-    return any(c != c or (powers and c in (0, 1)) for c in constants)
+    limits = (math.inf, -math.inf, *(0, 1) * powers)
+    return any(c != c or c in limits for c in constants)
 
 
 def _values(node: Apply) -> tuple[Node, ...]:
