@@ -95,6 +95,11 @@ def test_every_error_that_numpy_reports_is_found(name: str, dtype: str) -> None:
     assert len(needless) <= 0.1 * len(samples[0]), needless
 
 
+def rounded(x: Any) -> Any:
+    """Return numbers that are beyond float32 where x is 0, rounded to it."""
+    return (1.5 + 1e39 * (1.5 - x.astype("f8"))).astype("f4")
+
+
 CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "where hides": (lambda x: np.where(x == 0, 0.0, 1 / x) * 2, DIVIDE),
     "comparison hides": (lambda x: 1 / x > 3, DIVIDE),
@@ -109,6 +114,8 @@ CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "two arms": (lambda x: np.where(x > -1, x / x, 2 / x), INVALID),
     "truth": (lambda x: (np.sqrt(x - 1) != 0).any(), INVALID),
     "cast": (lambda x: (1 / x).astype("i2"), DIVIDE),
+    "function hides": (lambda x: np.where(x > 0, np.log(rounded(x)), 0), OVERFLOW),
+    "sign only": (lambda x: np.copysign(1, rounded(x)), OVERFLOW),
 }
 
 
@@ -130,6 +137,8 @@ def test_an_error_is_found_wherever_it_is(name: str, dtype: str, position: int) 
     lambda x: np.maximum(1 / x, math.nan),
     lambda x: np.clip(1 / x, math.nan, 1),
     lambda x: (1 / x).astype("i8") * 0,
+    lambda x: np.hypot(1 / x, math.inf),
+    lambda x: np.fmin(1 / x, -math.inf),
 ])  # fmt: skip
 def test_an_error_is_found_where_a_constant_makes_the_result(call: Callable[..., Any]) -> None:
     values = np.full(NUMBER, 1.5)
