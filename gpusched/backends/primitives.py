@@ -43,7 +43,8 @@ def is_worse(typing_context: Any, result: Any, operand: Any) -> Any:
     """Return whether a result is NaN and the operand is not, or infinite and the operand finite.
 
     Without their signs, numbers are in the order of their bits, those of infinity behind those of
-    all that is finite, and those of NaN last. Of two NaN any may be worse, which is nothing new.
+    all that is finite, and those of NaN last. A NaN of other bits than the operand's may count as
+    worse, too: for that, NumPy repeats its calls for nothing.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -132,7 +132,7 @@ def expm1_f64(x: Any) -> Any:
     n = to_bits_f64(t) - _ROUND_BITS_F64
     half = from_bits_f64((n - 1 + 1023) << 52)
     result = 2.0 * (fma(q, half, half - 0.5))
-    small = fma(0.5 * x, x, x) if abs(x) < 1e-9 else result
+    small = fma(0.5 * y, y, y) if abs(x) < 1e-9 else result
     return small if x == x and x != 0.0 else x
 
 
@@ -224,7 +224,7 @@ def expm1_f32(x: Any) -> Any:
     half = from_bits_f32(int32(int32(n + int32(126)) << int32(23)))
     result = fma(q, half, half - float32(0.5))
     result = result + result
-    small = fma(float32(0.5) * x, x, x) if abs(x) < float32(1e-4) else result
+    small = fma(float32(0.5) * y, y, y) if abs(x) < float32(1e-4) else result
     return small if x == x and x != float32(0.0) else x
 
 

@@ -16,7 +16,7 @@ from gpusched.emit.floatingpoint import DIVIDE, HAS_FLAGS, INVALID, OVERFLOW, UN
 from gpusched.emit.operations import OPERATIONS, has
 from tests.emit.test_operations import CASES, fuses, operands, ufunc_of
 from tests.record.recording import record
-from tests.tiers import exhaustive
+from tests.tiers import every, exhaustive
 
 FILLING = {"f": 0.5, "i": 1, "u": 1, "b": True}
 """A value that no operation finds fault with, by kind of dtype."""
@@ -223,6 +223,30 @@ def test_a_result_is_worse_than_an_operand(dtype: str) -> None:
     expected = [x > y for x in order for y in order]
     assert of_all(numbers) == expected
     assert [python.is_worse(x, y) for x in numbers for y in numbers] == expected
+
+
+OVERFLOWING = [name for name in OPERATIONS if has(name, "overflows")]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", every(3, OVERFLOWING))
+def test_functions_that_overflow_raise_no_other_error(name: str, dtype: str) -> None:
+    function, rng = getattr(np, name), np.random.default_rng(0)
+    whole = dtype.replace("float", "uint")
+    given = []
+    with np.errstate(all="ignore"):
+        for _ in range(function.nin):
+            numbers = rng.integers(0, np.iinfo(whole).max, 20_000, whole, endpoint=True).view(dtype)
+            near = rng.uniform(-800, 800, numbers.shape).astype(dtype)
+            given.append(np.where(rng.random(numbers.shape) < 0.5, numbers, near))
+        finite = np.isfinite([*given, function(*given)]).all(axis=0)
+    arrays = [array[finite] for array in given]
+    assert len(arrays[0]) > 5000
+    recording = record(function, *arrays)
+    assert errors_of(recording, *arrays) == 0
+    if name in ("exp", "exp2", "expm1"):  # such as of what a mask leaves out
+        arrays[0][::7] = -np.inf
+        assert errors_of(recording, *arrays) == 0
 
 
 def shown_by_flags(call: Callable[..., Any], dtype: str = "float64") -> list[bool]:
