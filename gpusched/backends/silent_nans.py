@@ -52,8 +52,9 @@ _VECTORS = {"float": "<4 x float>", "double": "<2 x double>"}
 CONSTRAINED = IS_X86 and bool(features().get("avx"))
 """Whether this processor compares vectors without an error; others are given numbers instead."""
 HAS_MASKS = bool(features().get("avx512vl"))
-"""Whether it has registers for results of comparisons: a choice by that of two single numbers takes
-half the time then, if they are compared as vectors are."""
+"""Whether it has registers for results of comparisons: single numbers are compared as vectors are
+then, and a choice by that takes half the time. Elsewhere the instruction for single numbers that
+raises none sets the processor's condition codes, by which choices take longer than by others."""
 
 
 class _Text:
@@ -98,12 +99,12 @@ class _Text:
 
     def _compare(self, name: str, kind: str, a: str, b: str) -> str:
         """Add the comparison of two numbers, or of two vectors of them."""
-        if not CONSTRAINED:
+        if not (HAS_MASKS if kind in _VECTORS else CONSTRAINED):
             numbers = self._add(f"fcmp ord {kind} {a}, {b}")
             instead = (_constant(kind, number) for number in _INSTEAD[name])
             a, b = (self._choose(kind, numbers, *x) for x in zip((a, b), instead, strict=True))
             return self._add(f"fcmp {name} {kind} {a}, {b}")
-        if HAS_MASKS and kind in _VECTORS:
+        if kind in _VECTORS:
             vector = _VECTORS[kind]
             found = self._compare(name, vector, self._widened(kind, a), self._widened(kind, b))
             return self._add(f"extractelement {_bits(vector)} {found}, i64 0")
