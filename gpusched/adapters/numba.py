@@ -135,13 +135,17 @@ def keep_apart(library: Any, flags: Any) -> None:
     library._finalize_final_module = finalize
 
 
-def after_optimising(library: Any, then: Callable[[Any, Any], None]) -> None:
-    """Have ``then(module, target machine)`` called once a library's module is optimised."""
+def after_optimising(library: Any, then: Callable[[Any, Any], Any]) -> None:
+    """Have ``then(module, target machine)`` called once a library's module is optimised.
+
+    A module that it returns takes the place of that one.
+    """
     optimize = library._optimize_final_module
 
     def optimize_and_then() -> None:
         optimize()
-        then(library._final_module, library._codegen._tm)
+        found = then(library._final_module, library._codegen._tm)
+        library._final_module = found or library._final_module
 
     library._optimize_final_module = optimize_and_then
 

@@ -45,6 +45,8 @@ class Tuned(Compiler):
     """Vectors that loops compute at once; 0 leaves it to LLVM."""
     apart = False
     """Whether only the machine code is wanted, and nothing in this process calls it."""
+    silent = False
+    """Whether comparisons must raise no floating-point errors for NaN."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
                  flags: Any, locals: Any) -> None:  # fmt: skip
@@ -66,6 +68,8 @@ class Tuned(Compiler):
             numba_code.keep_apart(library, flags)
         numba_code.skip_declared(library)
         variants.inline(library)
+        if self.silent:
+            silent_nans.silence(library)
         super().__init__(typing, target, library, args, result, flags, locals)
 
 
@@ -121,18 +125,19 @@ def _wish(module: Any, count: int) -> Any:
     return loop
 
 
-@lru_cache(maxsize=16)
-def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> type[Tuned]:
+@lru_cache(maxsize=32)
+def pipeline(
+    vector: int | None, interleave: int = 0, apart: bool = False, silent: bool = False
+) -> type[Tuned]:
     """Return the pipeline for vectors of so many bits, as wide as they get if None."""
     choices = {"vector": vector or WIDEST, "interleave": interleave, "apart": apart}
-    return type("Tuned", (Tuned,), choices)
+    return type("Tuned", (Tuned,), {**choices, "silent": silent})
 
 
 @cache
-def _inlined(silent: bool, apart: bool) -> type[numba_code.Inlined]:
+def _inlined(apart: bool) -> type[numba_code.Inlined]:
     """Return the pipeline for functions that become part of such kernels."""
-    base = silent_nans.Inlined if silent else numba_code.Inlined
-    return type("Inlined", (base,), {"apart": apart})
+    return type("Inlined", (numba_code.Inlined,), {"apart": apart})
 
 
 @lru_cache(maxsize=256)
@@ -144,10 +149,10 @@ def _math(name: str) -> Any:
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
-_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, "bits"]
+_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, "bits", "is_worse", "unseen"]
 
 
-def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, Any]:
+def namespace(text: str, fast: bool = False) -> dict[str, Any]:
     """Return the names a kernel's source uses, bound for numba.
 
     Parameters
@@ -156,8 +161,6 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
         The source.
     fast
         Whether functions may be less exact.
-    silent
-        Whether they must raise no floating-point errors for NaN.
     """
     called = generate.called_names(text)
     bound = vars(primitives) | vars(flags) | vars(streaming)
@@ -174,10 +177,6 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     found |= {name: _math(name) for name in scalar_math.math_names() if name in called}
     fewer = FEWER_STEPS if fast else {}
     found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
-    if silent:
-        found |= silent_nans.EXTREMES
-        numeric = called.intersection([*scalar_math.math_names(), "fmod"])
-        found |= {name: silent_nans.of_numbers(name, found[name]) for name in numeric}
     return found
 
 
@@ -242,8 +241,7 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
     halves = generate.called_names(text).intersection(scalar_math.HALVES)
     if halves and not conversions.HAS_HALVES:
         raise NotImplementedError("this processor has no instructions for float16")
-    silent = bool(kernel.flags & INVALID)
-    found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
+    found = namespace(text, kernel.mathematics == FAST) | {"__name__": __name__}
     for name, function in generate.defined_functions(kernel).items():
         found[name] = function.for_cpu
     exec(compile(text, filename, "exec"), found)
@@ -254,8 +252,9 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
             # Symbols of code that was made in several processes must not meet.
             value.__qualname__ = f"{name}_{kernel.digest}"
             if name != "kernel":
-                found[name] = device(value, pipeline_class=_inlined(silent, apart))
+                found[name] = device(value, pipeline_class=_inlined(apart))
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
-    chosen = pipeline(vector_bits(kernel), interleave(kernel), apart)
+    silent = bool(kernel.flags & INVALID)
+    chosen = pipeline(vector_bits(kernel), interleave(kernel), apart, silent)
     return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

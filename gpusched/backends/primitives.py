@@ -39,6 +39,44 @@ number_or = of_floats(2, _number_or)
 
 
 @intrinsic
+def is_worse(typing_context: Any, result: Any, operand: Any) -> Any:
+    """Return whether a result is NaN and the operand is not, or infinite and the operand finite.
+
+    Without their signs, numbers are in the order of their bits, those of infinity behind those of
+    all that is finite, and those of NaN last. A NaN of other bits than the operand's may count as
+    worse, too: for that, NumPy repeats its calls for nothing.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = ir.IntType(result.bitwidth)
+        rest = ir.Constant(whole, (1 << (result.bitwidth - 1)) - 1)
+        sizes = [builder.and_(builder.bitcast(x, whole), rest) for x in args]
+        finite = ir.Constant(whole, _LARGEST[result.bitwidth])
+        above = builder.icmp_signed(">", sizes[1], finite)
+        return builder.icmp_signed(">", sizes[0], builder.select(above, sizes[1], finite))
+
+    alike = isinstance(result, types.Float) and result == operand
+    return (types.boolean(result, operand), generate) if alike else None
+
+
+_LARGEST = {32: 0x7F7FFFFF, 64: 0x7FEFFFFFFFFFFFFF}
+"""By width, the bits of the largest number."""
+
+
+@intrinsic
+def unseen(typing_context: Any, x: Any) -> Any:
+    """Return False, which LLVM cannot know unless it computes x: none of its bits are in zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = ir.IntType(x.bitwidth)
+        zero = builder.load(opaque(builder.module, whole, 0))
+        return builder.icmp_unsigned("!=", builder.and_(builder.bitcast(args[0], whole), zero),
+                                     ir.Constant(whole, 0))  # fmt: skip
+
+    return (types.boolean(x), generate) if isinstance(x, types.Float) else None
+
+
+@intrinsic
 def bits(typing_context: Any, x: Any) -> Any:
     """Return the width of an integer in bits."""
 

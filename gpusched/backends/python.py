@@ -103,6 +103,17 @@ def number_or(x: Any, other: Any) -> Any:
     return x if x == x else other
 
 
+def is_worse(result: Any, operand: Any) -> bool:
+    """Return whether a result is NaN and the operand is not, or infinite and the operand finite."""
+    ranks = [int(abs(x) == math.inf) + 2 * int(x != x) for x in (result, operand)]
+    return ranks[0] > ranks[1]
+
+
+def unseen(x: Any) -> bool:
+    """Return False: Python computes everything."""
+    return False
+
+
 def from_float16(x: Any) -> Any:
     """Return the float32 that is equal to a float16."""
     return np.float32(x)
@@ -168,7 +179,10 @@ def namespace() -> dict[str, Any]:
     bound = {name: getattr(np, name) for name in names}
     bound |= {name: getattr(np, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
     bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
-    local = {name: globals()[name] for name in (*BOUND, *scalar_math.HALVES, "bits")}
+    local = {
+        name: globals()[name]
+        for name in (*BOUND, *scalar_math.HALVES, "bits", "is_worse", "unseen")
+    }
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
 

@@ -1,169 +1,208 @@
-"""Code that raises no floating-point error where NumPy's would not: for kernels that read flags.
+"""Machine code that raises no floating-point error where NumPy's would not: for kernels with flags.
 
-x86 has comparisons of vectors, least and greatest that raise an error for NaN, and LLVM uses them.
-They are given numbers instead where an operand is NaN; nothing else is known to differ.
+Where vectors with NaN are compared for which is less, processors raise an error, unless they are
+asked for a comparison that raises none. LLVM calls such comparisons constrained, and makes no
+vectors of loops that have them. So they take the place of ordinary ones, and of the least and the
+greatest of numbers, in what LLVM has made of a kernel, where loops have their vectors and all
+functions are part of them. LLVM offers that as text alone. It costs nothing: the instructions are
+as fast. Nothing else is known to raise an error for NaN.
 
-LLVM leaves that out where it knows that an operand is not NaN, and then computes both branches of
-the choice by which it knows it. So it must not know that what is asked is the operand: `_hidden`.
+Every comparison and every least or greatest is either replaced, or known to raise nothing; of any
+other form there is no kernel. float16 is compared as float32, which holds all of its numbers.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from functools import lru_cache, partial
+import re
+from itertools import count
 from typing import Any
 
-from llvmlite import ir
+import llvmlite.binding
 
-from gpusched.adapters import numba as numba_code
-from gpusched.vectormath.bits import device, llvm, of_floats, opaque
+from gpusched.adapters.numba import after_optimising
+from gpusched.emit.floatingpoint import IS_X86
+from gpusched.vectormath.variants import features
+
+_NUMBER = "(?:half|float|double)"
+_KIND = rf"(<\d+ x {_NUMBER}>|{_NUMBER})"
+_WORDS = "(?:[a-z]+ )*?"
+_INSTRUCTION = re.compile(
+    r"^  (\S+) = ((?:fcmp |[^@\n]*@llvm\.(?:\w+\.)*f?(?:min|max)(?:imum|num|imumnum)?\.).*)$",
+    re.M,
+)
+"""Whatever compares floats, and the name of its result."""
+_SILENT = re.compile(rf"fcmp {_WORDS}(?:[ou]eq|one|une|ord|uno|true|false) .+")
+_COMPARISON = re.compile(rf"fcmp {_WORDS}([ou][lg][te]) {_KIND} (.+)")
+_EXTREME = re.compile(
+    rf"{_WORDS}call {_WORDS}{_KIND} @llvm\.(minimum|maximum|minnum|maxnum)\.[^(]+\((.+)\).*"
+)
+_REDUCTION = re.compile(
+    rf"{_WORDS}call {_WORDS}{_NUMBER} "
+    rf"@llvm\.vector\.reduce\.f(min|max)(imum)?\.[^(]+\({_KIND} (?:noundef )?(.+)\).*"
+)
+_OPERAND = re.compile(r'%"[^"]*"|splat \([^)]*\)|<[^>]*>|[^\s,]+')
 
 _INSTEAD = {"olt": (0, 0), "ogt": (0, 0), "ole": (1, 0), "oge": (0, 1),
             "ult": (0, 1), "ugt": (1, 0), "ule": (0, 0), "uge": (0, 0)}  # fmt: skip
 """By comparison, the numbers that are compared where an operand is NaN, with the same result."""
 
+_VECTORS = {"float": "<4 x float>", "double": "<2 x double>"}
+"""Registers of single numbers."""
 
-def compare(module: Any) -> None:
-    """Change the comparisons in a module so that they raise nothing for NaN."""
-    for function in module.functions:
-        for block in function.blocks:
-            for each in list(block.instructions):
-                if each.opname == "fcmp" and each.op in _INSTEAD:
-                    _compared_quietly(block, each)
-
-
-def _hidden(builder: Any, x: Any) -> Any:
-    """Return a number of whose relation to x LLVM knows nothing: its bits, less an unknown zero."""
-    if isinstance(x, ir.Constant):
-        return x
-    whole = ir.IntType({ir.HalfType: 16, ir.FloatType: 32}.get(type(x.type), 64))
-    zero = builder.load(opaque(builder.module, whole, 0))
-    return builder.bitcast(builder.xor(builder.bitcast(x, whole), zero), x.type)
+CONSTRAINED = IS_X86 and bool(features().get("avx"))
+"""Whether this processor compares vectors without an error; others are given numbers instead."""
+HAS_MASKS = bool(features().get("avx512vl"))
+"""Whether it has registers for results of comparisons: single numbers are compared as vectors are
+then, and a choice by that takes half the time. Elsewhere the instruction for single numbers that
+raises none sets the processor's condition codes, by which choices take longer than by others."""
 
 
-def _compared_quietly(block: Any, comparison: Any) -> None:
-    """Change the operands of a comparison; what makes them is put before it."""
-    builder = ir.IRBuilder(block)
-    builder.position_before(comparison)
-    operands = [_hidden(builder, x) for x in comparison.operands]
-    numbers = builder.fcmp_ordered("ord", *operands)
-    comparison.operands = tuple(
-        builder.select(numbers, x, builder.load(opaque(block.module, x.type, instead)))
-        for x, instead in zip(operands, _INSTEAD[comparison.op], strict=True)
-    )
+class _Text:
+    """The text of a module, some instructions of which others take the place of."""
+
+    def __init__(self) -> None:
+        self.names = map("%gpusched.silent.{}".format, count())
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
+
+    def replace(self, text: str) -> str:
+        """Return the text of a module that raises nothing where NaN is compared."""
+        found = _INSTRUCTION.sub(self._silenced, text)
+        missing = [line for name, line in self.declared.items() if f"{name}(" not in text]
+        return "\n".join([found, *missing, ""])
+
+    def _silenced(self, match: re.Match[str]) -> str:
+        result, instruction = match.groups()
+        if _SILENT.fullmatch(instruction):
+            return match[0]
+        for form, write in (
+            (_COMPARISON, self._comparison),
+            (_EXTREME, self._extreme),
+            (_REDUCTION, self._reduction),
+        ):
+            if found := form.fullmatch(instruction):
+                write(*found.groups())
+                *before, last = self.lines
+                self.lines = []
+                return "\n".join([*before, f"  {result} = {last.partition(' = ')[2]}"])
+        raise NotImplementedError(f"a comparison of a form that is not known: {instruction}")
+
+    def _add(self, instruction: str) -> str:
+        """Add an instruction; return the name of its result."""
+        name = next(self.names)
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def _comparison(self, name: str, kind: str, rest: str) -> None:
+        a, b = (self._single(kind, x) for x in _OPERAND.findall(rest)[:2])
+        self._compare(name, _of_single(kind), a, b)
+
+    def _compare(self, name: str, kind: str, a: str, b: str) -> str:
+        """Add the comparison of two numbers, or of two vectors of them."""
+        if not (HAS_MASKS if kind in _VECTORS else CONSTRAINED):
+            numbers = self._add(f"fcmp ord {kind} {a}, {b}")
+            instead = (_constant(kind, number) for number in _INSTEAD[name])
+            a, b = (self._choose(kind, numbers, *x) for x in zip((a, b), instead, strict=True))
+            return self._add(f"fcmp {name} {kind} {a}, {b}")
+        if kind in _VECTORS:
+            vector = _VECTORS[kind]
+            found = self._compare(name, vector, self._widened(kind, a), self._widened(kind, b))
+            return self._add(f"extractelement {_bits(vector)} {found}, i64 0")
+        function = f"@llvm.experimental.constrained.fcmp.{_short(kind)}"
+        self.declared[function] = (
+            f"declare {_bits(kind)} {function}({kind}, {kind}, metadata, metadata)"
+        )
+        given = f'{kind} {a}, {kind} {b}, metadata !"{name}", metadata !"fpexcept.ignore"'
+        return self._add(f"call {_bits(kind)} {function}({given})")
+
+    def _extreme(self, given: str, name: str, rest: str) -> None:
+        operands = _OPERAND.findall(rest.replace(f"{given} ", "").replace("noundef ", ""))[:2]
+        a, b = (self._single(given, x) for x in operands)
+        kind = _of_single(given)
+        vector = _VECTORS.get(kind)
+        if vector:
+            found = self._furthest(name, vector, self._widened(kind, a), self._widened(kind, b))
+            found = self._add(f"extractelement {vector} {found}, i64 0")
+        else:
+            found = self._furthest(name, kind, a, b)
+        self._kept(given, found)
+
+    def _reduction(self, name: str, rest: str | None, given: str, x: str) -> None:
+        x, kind, lanes = self._single(given, x), _of_single(given), _lanes(given)
+        if lanes & (lanes - 1):
+            raise NotImplementedError(f"the f{name} of {lanes} numbers")
+        half = lanes // 2
+        while half:
+            places = [f"i32 {k}" for k in range(half, 2 * half)] + ["i32 poison"] * (lanes - half)
+            order = f"<{lanes} x i32> <{', '.join(places)}>"
+            other = self._add(f"shufflevector {kind} {x}, {kind} poison, {order}")
+            x = self._furthest(f"{name}{rest or 'num'}", kind, x, other)
+            half //= 2
+        number = self._add(f"extractelement {kind} {x}, i64 0")
+        self._kept("half" if "half" in given else "", number)
+
+    def _furthest(self, name: str, kind: str, a: str, b: str) -> str:
+        """Add what finds the least or greatest of two vectors of numbers."""
+        first = self._compare("olt" if name.startswith("min") else "ogt", kind, a, b)
+        number = self._choose(kind, first, a, b)
+        # NaN is not less than anything: the second is chosen then.
+        asked = b if name.endswith("num") else a
+        nan = self._add(f"fcmp uno {kind} {asked}, {asked}")
+        return self._choose(kind, nan, a, number)
+
+    def _choose(self, kind: str, condition: str, a: str, b: str) -> str:
+        return self._add(f"select {_bits(kind)} {condition}, {kind} {a}, {kind} {b}")
+
+    def _widened(self, kind: str, x: str) -> str:
+        return self._add(f"insertelement {_VECTORS[kind]} poison, {kind} {x}, i64 0")
+
+    def _single(self, kind: str, x: str) -> str:
+        """Return numbers of float16 as float32, others as they are."""
+        return self._add(f"fpext {kind} {x} to {_of_single(kind)}") if "half" in kind else x
+
+    def _kept(self, kind: str, x: str) -> None:
+        """Add the conversion to float16 where a result is of that type."""
+        if "half" in kind:
+            self._add(f"fptrunc {_of_single(kind)} {x} to {kind}")
 
 
-class Inlined(numba_code.Inlined):
-    """Numba's pipeline for functions that become part of kernels that read flags."""
-
-    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
-                 flags: Any, locals: Any) -> None:  # fmt: skip
-        super().__init__(typing, target, library, args, result, flags, locals)
-        compare_in(self.state.library)
+def _of_single(kind: str) -> str:
+    """Return the type in which numbers of a type are compared."""
+    return kind.replace("half", "float")
 
 
-def compare_in(library: Any) -> None:
-    """Change the comparisons in what will be added to one of numba's code libraries."""
-    add_module = library.add_ir_module
-
-    def add_quiet(module: Any) -> None:
-        compare(module)
-        add_module(module)
-
-    library.add_ir_module = add_quiet
+def _bits(kind: str) -> str:
+    """Return LLVM's type of comparisons of numbers of a type."""
+    return re.sub("float|double", "i1", kind)
 
 
-def _least(name: str, keeps_nan: bool) -> Any:
-    """Return the least (greatest) of two numbers, as NumPy's function of that name."""
-
-    def least(builder: Any, a: Any, b: Any) -> Any:
-        hidden = [_hidden(builder, x) for x in (a, b)]
-        numbers = builder.fcmp_ordered("ord", *hidden)
-        number = builder.load(opaque(builder.module, a.type, 0))
-        found = llvm(name, builder, *(builder.select(numbers, x, number) for x in hidden))
-        if keeps_nan:
-            return builder.select(numbers, found, builder.fadd(a, b))
-        other = builder.select(builder.fcmp_ordered("ord", a, a), a, b)
-        return builder.select(numbers, found, other)
-
-    return of_floats(2, least)
+def _short(kind: str) -> str:
+    """Return how names of LLVM's functions end that take numbers of a type."""
+    number = "f32" if "float" in kind else "f64"
+    return f"v{_lanes(kind)}{number}" if _lanes(kind) else number
 
 
-EXTREMES = {
-    "minimum": _least("minimum", keeps_nan=True),
-    "maximum": _least("maximum", keeps_nan=True),
-    "fmin": _least("minnum", keeps_nan=False),
-    "fmax": _least("maxnum", keeps_nan=False),
-}
-"""By name, functions that take the place of those in `primitives`."""
+def _lanes(kind: str) -> int:
+    """Return how many numbers a vector has; 0 for a number."""
+    found = re.match(r"<(\d+)", kind)
+    return int(found[1]) if found else 0
 
 
-def _or_instead(instead: float) -> Any:
-    """Return the first number, or one for which there is no error where it or the other is NaN."""
-
-    def number(builder: Any, x: Any, other: Any) -> Any:
-        hidden = [_hidden(builder, each) for each in (x, other)]
-        numbers = builder.fcmp_ordered("ord", *hidden)
-        return builder.select(numbers, hidden[0], ir.Constant(x.type, instead))
-
-    return of_floats(2, number)
+def _constant(kind: str, number: int) -> str:
+    each = f"{'float' if 'float' in kind else 'double'} {number}.0"
+    lanes = _lanes(kind)
+    return f"<{', '.join([each] * lanes)}>" if lanes else f"{number}.0"
 
 
-_number = _or_instead(0.5)
+def replaced(text: str) -> str:
+    """Return the text of a module of LLVM's that raises nothing where NaN is compared."""
+    return _Text().replace(text)
 
 
-@lru_cache(maxsize=256)
-def of_numbers(name: str, function: Any) -> Any:
-    """Return a mathematical function that is not called for NaN.
+def silence(library: Any) -> None:
+    """Have one of numba's code libraries raise nothing where NaN is compared, once optimised."""
 
-    Parameters
-    ----------
-    name
-        Such as ``exp_f32``.
-    function
-        What is called for numbers.
-    """
-    plain = name.removesuffix("_f32").removesuffix("_f64")
-    return device(_FORMS.get(plain, _of_one)(function))
+    def silenced(module: Any, machine: Any) -> Any:
+        return llvmlite.binding.parse_assembly(replaced(str(module)))
 
-
-def _of_one(function: Any, number: Any = _number) -> Callable[..., Any]:
-    def found(x: Any) -> Any:
-        result = function(number(x, x))
-        return result if x == x else x
-
-    return found
-
-
-def _power(function: Any) -> Callable[..., Any]:
-    def found(x: Any, y: Any) -> Any:
-        result = function(_number(x, x), _number(y, y))
-        # 1, whatever the other is.
-        one = (x == 1) | (y == 0)
-        return result if one | ((x == x) & (y == y)) else x + y
-
-    return found
-
-
-def _hypot(function: Any) -> Callable[..., Any]:
-    def found(x: Any, y: Any) -> Any:
-        result = function(_number(x, y), _number(y, x))
-        other = abs(x) if abs(x) == math.inf else (abs(y) if abs(y) == math.inf else x + y)
-        return result if (x == x) & (y == y) else other
-
-    return found
-
-
-def _of_two(function: Any) -> Callable[..., Any]:
-    def found(x: Any, y: Any) -> Any:
-        result = function(_number(x, y), _number(y, x))
-        return result if (x == x) & (y == y) else x + y
-
-    return found
-
-
-_FORMS: dict[str, Callable[..., Any]] = {
-    "power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
-    "arccosh": partial(_of_one, number=_or_instead(1.5)),
-}  # fmt: skip
+    after_optimising(library, silenced)

@@ -25,8 +25,37 @@ HAS_FLAGS = IS_X86 or IS_ARM
 
 INVALID, DIVIDE, OVERFLOW, UNDERFLOW = 1, 4, 8, 16
 """Bits of x86's MXCSR; on other processors they are converted to these."""
-TESTS = {"invalid": INVALID, "infinite": DIVIDE | OVERFLOW, "tiny": UNDERFLOW}
+TESTS = {
+    "wrong": INVALID | DIVIDE | OVERFLOW,
+    "invalid": INVALID,
+    "infinite": DIVIDE | OVERFLOW,
+    "tiny": UNDERFLOW,
+}
 """The errors that kernels can see by a result alone, by the name of what it is then."""
+
+
+def found_by(errors: int, possible: int) -> tuple[str, ...]:
+    """Return the names in `TESTS` by which a result shows errors.
+
+    Parameters
+    ----------
+    errors
+        Those that are looked for.
+    possible
+        Those that NumPy may report of the operation.
+
+    Examples
+    --------
+    >>> found_by(OVERFLOW, OVERFLOW), found_by(INVALID, INVALID | DIVIDE)
+    (('wrong',), ('invalid',))
+    """
+    shown = TESTS["wrong"]
+    # Where none is ignored, whatever is worse than an operand is an error: one test is enough.
+    ignored = possible & shown & ~errors
+    names = ["invalid", "infinite"] if ignored else ["wrong"]
+    return tuple(name for name in [*names, "tiny"] if TESTS[name] & errors)
+
+
 REPORTED = 32
 """The bit of anything else that NumPy warns of."""
 QUOTIENT = 64

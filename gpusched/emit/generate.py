@@ -12,7 +12,6 @@ import numpy as np
 
 from gpusched.emit import scalars
 from gpusched.emit.dtypes import computed_name
-from gpusched.emit.floatingpoint import TESTS
 from gpusched.emit.kernel import BY_LINES, EXACT, FIRSTS, Access, Kernel, Output, Statement, Test
 from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
 from gpusched.emit.parsing import parse
@@ -128,10 +127,8 @@ def _result(output: Output, names: list[str]) -> str:
 
 
 def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
-    """Return the lines that find whether statements raise errors of one name in `TESTS`."""
-    conditions = [
-        _test(kernel, names, test, found) for test in kernel.tests if test.errors & TESTS[found]
-    ]
+    """Return the lines that find whether statements raise errors, by a name in `TESTS`."""
+    conditions = [_test(kernel, names, test, found) for test in kernel.tests if found in test.names]
     return [
         f"    {found} = {f'{found} | ' * bool(number)}{condition}"
         for number, condition in enumerate(dict.fromkeys(conditions))
@@ -143,17 +140,37 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     first = len(names) - len(kernel.statements)
     statement = kernel.statements[test.statement]
     operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
-    own = named(statement.operation).tests.get(np.dtype(statement.operand).kind)
-    if own is not None:
-        result, operand = computed_name(statement.dtype), computed_name(statement.operand)
-        return f"({own.format(*operands, T=result, P=operand)})"
-    dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
-    dtypes += [s.dtype for s in kernel.statements]
+    if test.shown:
+        return f"unseen({names[first + test.statement]})"
+    kind, condition = np.dtype(statement.operand).kind, ""
+    own = named(statement.operation).tests.get(kind)
+    if own is not None and (found == "wrong" or kind != "f"):
+        dtypes = {"T": computed_name(statement.dtype), "P": computed_name(statement.operand)}
+        condition = f"({own.format(*operands, **dtypes)})"
+        if not statement.dtype == statement.operand == "float16":
+            return condition
+        condition += " | "  # What is rounded to float16 may be infinite.
+    given = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
+    given += [s.dtype for s in kernel.statements]
     numbers = [a for a in statement.arguments if isinstance(a, int)]
-    floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
-    test_of = _TESTS[found]
-    several = len(statement.arguments) > 1
-    return f"({test_of(names[first + test.statement], statement.dtype, floats, several)})"
+    floats = {names[a]: computed_name(given[a]) for a in numbers if given[a].startswith("float")}
+    result, several = names[first + test.statement], len(statement.arguments) > 1
+    return f"{condition}({_TESTS[found](result, statement.dtype, floats, several)})"
+
+
+def _is_worse(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
+    kind = computed_name(dtype)
+    operands = floats or {literal(0.0, dtype): kind}
+    return " & ".join(_worse(result, kind, x, other) for x, other in operands.items())
+
+
+def _worse(result: str, kind: str, x: str, other: str) -> str:
+    """Return the comparison of a result with an operand, in the wider dtype of both."""
+    wider = max(kind, other)
+    pair = [
+        name if of == wider else f"{wider}({name})" for name, of in ((result, kind), (x, other))
+    ]
+    return f"is_worse({', '.join(pair)})"
 
 
 def _is_new_nan(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
@@ -174,8 +191,17 @@ def _is_tiny(result: str, dtype: str, floats: dict[str, str], several: bool) -> 
     return f"{least} & (({result} != 0) | {nonzero})"
 
 
-_TESTS = {"invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}
-"""By name in `TESTS`, how a result shows that there was such an error: it is so, and no operand is.
+_TESTS = {
+    "wrong": _is_worse,
+    "invalid": _is_new_nan,
+    "infinite": _is_new_infinity,
+    "tiny": _is_tiny,
+}
+"""By name in `gpusched.emit.floatingpoint.TESTS`, how a result shows that there was such an
+error: it is so, and no operand is.
+
+`is_worse` finds a NaN that is made of numbers and an infinity that is made of finite numbers at
+once, in four instructions.
 
 An underflow may have been where a result is tiny; it may have been exact, too.
 """

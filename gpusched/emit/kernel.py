@@ -88,8 +88,10 @@ class Test:
 
     statement: int
     """Which one."""
-    errors: int
-    """Bits of `gpusched.emit.floatingpoint` that NumPy reports of it."""
+    names: tuple[str, ...]
+    """What is looked for, by its names in `gpusched.emit.floatingpoint.TESTS`."""
+    shown: bool = False
+    """Whether the processor's flags show it, if only the result is computed for each element."""
 
 
 @dataclass(frozen=True)
@@ -229,10 +231,8 @@ class Kernel:
     @cached_property
     def tested(self) -> tuple[str, ...]:
         """What `point` says of each element, besides its results: names in `TESTS`."""
-        errors = 0
-        for test in self.tests:
-            errors |= test.errors
-        return tuple(name for name, bits in TESTS.items() if bits & errors)
+        names = {name for test in self.tests for name in test.names}
+        return tuple(name for name in TESTS if name in names)
 
     @cached_property
     def generated(self) -> Kernel:

@@ -64,7 +64,8 @@ class Operation:
     reports: dict[str, str] = field(default_factory=dict)
     """By kind of dtype, `numpy.errstate`'s names of the errors that NumPy may report of it."""
     tests: dict[str, str] = field(default_factory=dict)
-    """By kind of dtype, when there is such an error; floats whose results show it need none."""
+    """By kind of dtype, when there is any error that is no underflow; floats whose results show it
+    need none."""
     traits: frozenset[str] = frozenset()
     """Names in `TRAITS`."""
 
@@ -92,6 +93,8 @@ so that equal names mean equal functions in every process."""
 TRAITS = {
     "arithmetic": "its machine code raises the floating-point errors that NumPy reports of it, and "
     "no other",
+    "overflows": "its machine code raises an overflow where NumPy reports one, or the operand is "
+    "infinite, and no other error but underflows",
     "choosing": "its result is one of its operands",
     "exact": "it gives a float16 of float16, so that nothing is left to round",
     "bitwise": "it goes by the bits of float16, which numbers in kernels have not",
@@ -112,15 +115,17 @@ TRAITS = {
 
 _NAMES = {trait: frozenset(names.split()) for trait, names in {
     "arithmetic": "add subtract multiply divide square reciprocal sqrt negative positive absolute "
-    "fabs astype",
+    "fabs astype degrees rad2deg radians deg2rad",
     "choosing": "where minimum maximum fmin fmax clip clip_by_arrays",
     "exact": "where minimum maximum fmin fmax clip clip_by_arrays negative positive absolute fabs "
     "conjugate sign floor ceil trunc rint copysign heaviside modf frexp fmod",
     "bitwise": "nextafter",
     "hiding": "where sign heaviside equal not_equal less less_equal greater greater_equal "
-    "logical_and logical_or logical_xor logical_not astype_bool isnan isfinite isinf signbit",
+    "logical_and logical_or logical_xor logical_not astype_bool isnan isfinite isinf signbit "
+    "copysign",
     "keeping": "add subtract bitwise_xor",
     "few": "sign heaviside",
+    "overflows": "exp exp2 expm1 sinh cosh hypot",
     "costly": "divide reciprocal sqrt",
     "alone": "arccosh arctanh cbrt float_power ldexp power",
     "special": "erf erfc expit gamma exp2 expm1 log1p cbrt",
@@ -391,6 +396,16 @@ def _reports() -> None:
         ),
     ):
         OPERATIONS[name].tests["f"] = f"not ({inside})"
+    for names, outside in (
+        ("log log2 log10", "{0} <= {P}(0)"),
+        ("log1p", "{0} <= {P}(-1)"),
+        ("sin cos tan", "fabs({0}) == {P}(inf)"),
+        ("arcsin arccos", "fabs({0}) > {P}(1)"),
+        ("arccosh", "{0} < {P}(1)"),
+        ("arctanh", "fabs({0}) >= {P}(1)"),
+    ):
+        for name in names.split():
+            OPERATIONS[name].tests["f"] = outside
     for name in ("logaddexp", "logaddexp2"):  # NumPy compares NaN, which is an invalid operation.
         OPERATIONS[name].tests["f"] = "({0} != {0}) | ({1} != {1})"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gpusched.emit.dtypes import HALF
-from gpusched.emit.floatingpoint import HAS_FLAGS
-from gpusched.emit.kernel import MOMENTS, Test
-from gpusched.emit.operations import DEFINED, has
+from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by, mask
+from gpusched.emit.kernel import FIRSTS, MOMENTS, Test
+from gpusched.emit.operations import DEFINED, has, named
 from gpusched.plan.expression import Apply, Node, Reduce, Scalar
 
 
@@ -25,29 +26,54 @@ def watched(
 
     Notes
     -----
-    The flags show what arithmetic raises. They do not show what a function of several steps
-    raises, or whether a value has been computed that may not matter to what is made of it, or
-    what the compiler has computed of each of a few values. Beside float16 they may be raised for
-    nothing: they count for sums and products only, in which `Launch` sees whether that is so.
+    The flags show what arithmetic raises, and what functions raise that overflow. Where a value may
+    not matter to what is made of it, a test of no error has it computed for each element: the flags
+    show the errors of all that it is made of. They do not show what other functions of several
+    steps raise, or what the compiler has computed of each of a few values. Beside float16 they may
+    be raised for nothing: they count for sums and products only, in which `Launch` sees whether
+    that is so.
     """
     flags, tests, few = 0, [], _of_few_values(order)
     halves = any(value.dtype == HALF for each in order for value in (each, *each.arguments))
-    needed = set()  # What is written, or added up, as it is
+    needed = set()  # What is written, or joined with others of which each matters
     for node, root in zip(nodes, roots, strict=True):
         flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
-        if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS):
+        if not isinstance(node, Reduce) or node.combine in _MATTERING:
             needed.add(id(root))
     for number, node in reversed(list(enumerate(order))):
-        shown = HAS_FLAGS and has(node.operation, "arithmetic") and id(node) in needed
-        shown = shown and not halves
+        shown = HAS_FLAGS and _raises(node) and not halves
         shown = shown and few.isdisjoint(map(id, node.arguments))
         if node.reports and shown:
             flags |= node.reports
+            if id(node) not in needed:
+                tests.append(Test(number, ("wrong",), shown=True))
         elif node.reports:
-            tests.append(Test(number, node.reports))
-        if (node.reports or id(node) in needed) and not _hides(node):
+            tests.append(Test(number, found_by(node.reports, _possible(node))))
+        # What is tested by its operands need not be computed for that.
+        computed = id(node) in needed or (node.reports and (shown or not _own_test(node)))
+        if computed and not _hides(node):
             needed.update(map(id, node.arguments))
     return flags, tuple(reversed(tests))
+
+
+_MATTERING = ("add", "multiply", "minimum", "maximum", "fmin", "fmax", MOMENTS, *FIRSTS)
+"""What joins values of which each may matter to the result, so that each is computed."""
+
+
+def _raises(node: Apply) -> bool:
+    """Return whether the machine code of an operation raises the errors that it reports."""
+    overflows = has(node.operation, "overflows") and not node.reports & UNDERFLOW
+    return overflows or has(node.operation, "arithmetic")
+
+
+def _own_test(node: Apply) -> bool:
+    """Return whether operands alone show the errors of an operation."""
+    return node.arguments[0].dtype.kind in named(node.operation).tests
+
+
+def _possible(node: Apply) -> int:
+    """Return the errors that NumPy may report of an operation, but of rounding its result."""
+    return mask(named(node.operation).reports.get(node.arguments[0].dtype.kind, ""))
 
 
 def chosen(order: list[Apply]) -> set[int]:
@@ -57,7 +83,7 @@ def chosen(order: list[Apply]) -> set[int]:
     """
     choosing = [node for node in order if has(node.operation, "choosing")]
     made = _made_of(order, {id(node) for node in choosing})
-    reporting = [node for node in order if node.reports and has(node.operation, "arithmetic")]
+    reporting = [node for node in order if node.reports and _raises(node)]
     if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
         return set()
     return {id(a) for node in choosing for a in _values(node)}
@@ -85,8 +111,8 @@ def _made_of(order: list[Apply], values: set[int]) -> set[int]:
 def _hides(node: Apply) -> bool:
     """Return whether an operand may not matter to a result.
 
-    Of a constant NaN, one to the power of anything, and the zero that an integer is multiplied by
-    or masked with, the compiler knows the result.
+    Of a constant NaN or infinity, one to the power of anything, and the zero that an integer is
+    multiplied by or masked with, the compiler may know the result.
     """
     if node.operation in DEFINED or has(node.operation, "hiding"):
         return True
@@ -96,7 +122,8 @@ def _hides(node: Apply) -> bool:
     if node.dtype.kind in "biu":
         return not has(node.operation, "keeping")
     powers = node.operation in ("power", "float_power")
-    return any(c != c or (powers and c in (0, 1)) for c in constants)
+    limits = (math.inf, -math.inf, *(0, 1) * powers)
+    return any(c != c or c in limits for c in constants)
 
 
 def _values(node: Apply) -> tuple[Node, ...]:

@@ -126,13 +126,13 @@ def exp2_f64(x: Any) -> Any:
 
 @device
 def expm1_f64(x: Any) -> Any:
-    y = x if x < 710.0 else 710.0
-    y = y if y > -50.0 else -50.0
+    y = 710.0 if x > 710.0 else x
+    y = -50.0 if y < -50.0 else y
     t, q = _reduced_f64(y)
     n = to_bits_f64(t) - _ROUND_BITS_F64
     half = from_bits_f64((n - 1 + 1023) << 52)
     result = 2.0 * (fma(q, half, half - 0.5))
-    small = fma(0.5 * x, x, x) if abs(x) < 1e-9 else result
+    small = fma(0.5 * y, y, y) if abs(x) < 1e-9 else result
     return small if x == x and x != 0.0 else x
 
 
@@ -217,14 +217,14 @@ def expit_f32(x: Any) -> Any:
 
 @device
 def expm1_f32(x: Any) -> Any:
-    y = x if x < float32(89.0) else float32(89.0)
-    y = y if y > float32(-20.0) else float32(-20.0)
+    y = float32(89.0) if x > float32(89.0) else x
+    y = float32(-20.0) if y < float32(-20.0) else y
     t, q = _reduced_f32(y)
     n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
     half = from_bits_f32(int32(int32(n + int32(126)) << int32(23)))
     result = fma(q, half, half - float32(0.5))
     result = result + result
-    small = fma(float32(0.5) * x, x, x) if abs(x) < float32(1e-4) else result
+    small = fma(float32(0.5) * y, y, y) if abs(x) < float32(1e-4) else result
     return small if x == x and x != float32(0.0) else x
 
 

@@ -53,7 +53,7 @@ _small_f32 = polynomial(
 @device
 def _quarter_exp_f64(a: Any) -> Any:
     """Return exp(a) / 4 for a >= 0, not infinite while the hyperbolic functions are finite."""
-    t, q = _reduced_f64(a if a < 710.6 else 710.6)
+    t, q = _reduced_f64(710.6 if a > 710.6 else a)
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1021) << 52)
     return fma(q, scale, scale)
 
@@ -75,7 +75,7 @@ def cosh_f64(x: Any) -> Any:
 
 @device
 def _quarter_exp_f32(a: Any) -> Any:
-    t, q = _reduced_f32(a if a < float32(89.6) else float32(89.6))
+    t, q = _reduced_f32(float32(89.6) if a > float32(89.6) else a)
     n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
     scale = from_bits_f32(int32(int32(n + int32(125)) << int32(23)))
     return fma(q, scale, scale)

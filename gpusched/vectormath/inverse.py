@@ -34,6 +34,8 @@ from gpusched.vectormath.bits import (
 )
 from gpusched.vectormath.exponential import _ROUND_BITS_F64, _ROUND_F64
 
+_INF = float("inf")
+
 _arcsine_f64 = polynomial(
     0.029612011264955142,
     -0.019241671746743075,
@@ -186,7 +188,7 @@ def cbrt_f64(x: Any) -> Any:
     j = to_bits_f64(t) - _ROUND_BITS_F64
     scale = from_bits_f64(((j - 18 if tiny else j) + 1023) << 52)
     root = root * scale
-    return with_sign_of(root, x) if a != 0.0 and a - a == 0.0 else x + x
+    return with_sign_of(root, x) if a > 0.0 and a < _INF else x + x
 
 
 @device
@@ -197,4 +199,4 @@ def cbrt_f32(x: Any) -> Any:
     y = _inverse_root_of(v, y)
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
     root = with_sign_of(v * y * y * scale, wide)
-    return float32(root) if a != 0.0 and a - a == 0.0 else x + x
+    return float32(root if a > 0.0 and a < _INF else wide + wide)

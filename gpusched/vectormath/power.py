@@ -95,9 +95,10 @@ def power_f64(x: Any, y: Any) -> Any:
     p = y * log
     p_low = fma(y, log, -p) + y * log_low
     p = _of_edge(a, y) if a == 0.0 or a == _INF else p
+    p = 0.0 if x != x or y != y else p
     p_low = p_low if abs(p) < 760.0 else 0.0
-    p = p if p < 720.0 else 720.0
-    p = p if p > -760.0 else -760.0
+    p = 720.0 if p > 720.0 else p
+    p = -760.0 if p < -760.0 else p
     t = fma(p, 1.4426950408889634, _ROUND_F64)
     n = t - _ROUND_F64
     r = fma(-n, _LOG2_HIGH, p) + fma(-n, _LOG2_LOW, p_low)
@@ -110,6 +111,8 @@ def power_f32(x: Any, y: Any) -> Any:
     a = abs(wide)
     p = high * log_for_f32(a)
     p = _of_edge(a, high) if a == 0.0 or a == _INF else p
+    # What is made of NaN by its bits may overflow.
+    p = 0.0 if wide != wide or high != high else p
     p = p if p < 90.0 else 90.0
     p = p if p > -105.0 else -105.0
     return float32(_edges(wide, high, exp_for_f32(p)))

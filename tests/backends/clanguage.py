@@ -52,6 +52,7 @@ static uint16_t to_float16(float x) {  /* rounds to even, as C does */
 static float round_to_float16(float x) { return from_float16(to_float16(x)); }
 static int32_t to_int32(double x) { return (int32_t)x; }
 static int64_t to_int64(double x) { return (int64_t)x; }
+static unsigned char unseen(double x) { volatile double computed = x; return 0; }
 """
 
 PYTHON = """
@@ -74,6 +75,10 @@ def fmax(a, b):
 
 def number_or(x, other):
     return x if x == x else other
+
+def is_worse(result, operand):
+    infinite = fabs(result) == inf and fabs(operand) != inf
+    return operand == operand and (result != result or infinite)
 """
 """What backends bind in plain Python, translated as what kernels bring along is."""
 
@@ -96,7 +101,7 @@ STATEMENTS = {
 }  # fmt: skip
 
 CONVERSIONS = {"from_float16": "float32", "to_float16": "float16", "round_to_float16": "float32",
-               "to_int32": "int32", "to_int64": "int64"}  # fmt: skip
+               "to_int32": "int32", "to_int64": "int64", "unseen": "bool"}  # fmt: skip
 """Functions of `HEAD`, with the dtype that they return."""
 
 OPERATORS = {
@@ -253,6 +258,9 @@ class _Function:
                 return f"({self.value(test)[0]} ? {one} : {other})", _joined(first, second)
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return self.joined(type(operator), [left, right], "bool")
+            case ast.BoolOp(op=ast.Or(), values=values) if self.value(values[0])[1] == "int64":
+                # The first that is not 0, as in Python.
+                return f"({' ?: '.join(f'({self.value(v)[0]})' for v in values)})", "int64"
             case ast.BoolOp(op=operator, values=values):
                 return self.joined(type(operator), values, "bool")
             case ast.BinOp(left=left, op=operator, right=right):

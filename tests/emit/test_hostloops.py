@@ -147,10 +147,26 @@ def test_extremes_that_skip_nan_take_several_elements_at_once_beside_sums(dtype:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extremes_take_several_elements_at_once_where_errors_are_looked_for(dtype: str) -> None:
-    """What says that there was an error is joined in the same loop."""
+    """Flags show errors, or what says that there was one is joined in the same loop."""
     a = numbers(10 * BLOCK, dtype=dtype)
-    for program in (lambda a: (a * a + 1).max(), lambda a: np.fmax.reduce(a * a + 1)):
+    for program, tested in (
+        (lambda a: (a * a + 1).max(), False),
+        (lambda a: np.fmax.reduce(a * a + 1), False),
+        (lambda a: np.log(a * a + 1).max(), True),
+        (lambda a: np.fmax.reduce(np.log(a * a + 1)), True),
+    ):
         kernel = kernel_of(program, a)
         assert kernel.flags
-        assert kernel.tested
-        assert re.search(r"<\d+ x (?:float|double)> @llvm\.maximum", cpu_llvm(kernel))
+        assert bool(kernel.tested) is tested
+        vectors = r"<\d+ x (?:float|double)>"
+        found = rf"{vectors} @llvm\.max(?:imum|num)|fcmp [\w ]*ogt {vectors}"
+        assert re.search(found, cpu_llvm(kernel))
+
+
+@pytest.mark.parametrize("function", [np.log, np.sin, lambda x: np.where(x > 1, x * 2 + 1, 0)])
+def test_several_elements_are_tested_at_once(function: Callable[..., Any]) -> None:
+    """Flags and tests that say the same must not keep LLVM from it (`Nest.errors`)."""
+    kernel = kernel_of(lambda a: function(a) / a, numbers(10 * BLOCK, dtype="float32") + 1)
+    assert kernel.flags == 13
+    assert kernel.tested == ("wrong",)
+    assert re.search(r"fdiv [\w ]*<\d+ x float>", cpu_llvm(kernel))

@@ -67,13 +67,19 @@ class Nest(Lines):
         return str(self)
 
     def errors(self) -> str:
-        """Return the errors that may have arisen, as source."""
+        """Return the errors that may have arisen, as source.
+
+        Flags are read where tests have found nothing. Read always, and joined with the same bits,
+        they would have LLVM keep loops from being vectorised, by a "freeze" of what these gather.
+        """
         flags = self.kernel.flags
-        parts = [f"floating_point_errors() & {flags}"] if flags else []
+        found = f"floating_point_errors() & {flags}" if flags else ""
         if flags and self.kernel.halves:
-            parts = [f"({parts[0]}) << {UNSURE}"]
-        parts += [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
-        return " | ".join(parts)
+            found = f"({found}) << {UNSURE}"
+        tests = [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
+        either = " | ".join(tests)
+        either = f"({either})" if flags and len(tests) > 1 else either
+        return " or ".join(part for part in (either, found) if part)
 
     def compute(self, results: list[str], values: str) -> None:
         """Write the call of `point` for one element, and keep what it says besides the results."""

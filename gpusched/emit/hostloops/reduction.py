@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from gpusched.emit import firsts, moments
-from gpusched.emit.floatingpoint import INVALID
 from gpusched.emit.generate import combine, identity, literal
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import FIRSTS, MOMENTS, PLACE, Kernel, Output
@@ -104,16 +103,14 @@ class Reduction(Nest):
             if k in self.skipping:
                 number = f"number_or({value}, {_furthest(output)})"
                 self.write(f"{part} = {self.skipping[k]}({part}, {number})")
-                sign = "==" if output.combine in _OF_NUMBERS else "!="
-                self.write(f"some{k} = some{k} | ({value} {sign} {value})")
+                self.write(f"some{k} = some{k} | ({value} == {value})")
             else:
                 self.write(f"{part} = {combine(output, part, value, output.value_dtype)}")
         self.depth -= 1
         for k, output in outputs:
             if k in self.skipping:
-                nan, part = literal(np.nan, output.value_dtype), f"part{k}"
-                found, other = (part, nan) if output.combine in _OF_NUMBERS else (nan, part)
-                self.write(f"{part} = {found} if some{k} else {other}")
+                nan = literal(np.nan, output.value_dtype)
+                self.write(f"part{k} = part{k} if some{k} else {nan}")
         for k in self.kernel.firsts:
             self.find_first(k)
         for k, output in self.plain:
@@ -182,35 +179,27 @@ class Reduction(Nest):
             self.write(f"{place} = {combine(output, place, total)}")
 
 
-_OF_NUMBERS = ("fmin", "fmax")
-"""What joins numbers only: the result is NaN if there is none. Others are NaN if any value is."""
-
-
 def _skipping(kernel: Kernel, outputs: Sequence[tuple[int, Output]]) -> dict[int, str]:
     """Return, by output, what joins numbers instead of what joins NaN, too.
 
     LLVM computes several elements at once where `fmin` or `fmax` is alone in a loop, and one after
-    the other beside any other reduction; and least and greatest raise errors for NaN, in a kernel
-    that reads the processor's flags. NaN is made the furthest number there is instead, and another
-    reduction says whether there is a number, or NaN, at all: beside a sum, 10 to 18 times as fast
-    (AMD EPYC, `znver4`).
+    the other beside any other reduction, such as of what tests find. NaN is made the furthest
+    number there is instead, and another reduction says whether there is a number at all: beside a
+    sum, 10 to 18 times as fast (AMD EPYC, `znver4`).
     """
-    joins = {"fmin": "least", "minimum": "least", "fmax": "greatest", "maximum": "greatest"}
+    joins = {"fmin": "least", "fmax": "greatest"}
     alone = len(outputs) == len(kernel.outputs) and not kernel.tested
     if alone and all(o.combine in joins for _, o in outputs):
         return {}
-    raises = bool(kernel.flags & INVALID)
     return {
         k: joins[o.combine]
         for k, o in outputs
         if o.combine in joins and np.dtype(o.value_dtype).kind == "f"
-        and (raises or o.combine in _OF_NUMBERS)
-    }  # fmt: skip
+    }
 
 
 def _furthest(output: Output) -> str:
-    least = output.combine in ("fmin", "minimum")
-    return literal(np.inf if least else -np.inf, output.value_dtype)
+    return literal(np.inf if output.combine == "fmin" else -np.inf, output.value_dtype)
 
 
 def _compensated(output: Output) -> bool:

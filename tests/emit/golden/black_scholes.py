@@ -1,4 +1,4 @@
-# divide_log_multiply_add_sqrt_9e72a10e, written by gpusched
+# divide_log_multiply_add_sqrt_27af2e93, written by gpusched
 #   a: float32 [unit]
 #   b: float32 [unit]
 #   c: float32 [unit]
@@ -24,18 +24,14 @@ def point(a, b, c, s0, s1, s2, s3):
     t15 = t6 - t5                                 # float32  subtract
     t16 = t14 * t15                               # float32  multiply
     t17 = t11 - t16                               # float32  subtract
-    invalid = ((t1 != t1) & (t0 == t0))
-    infinite = ((fabs(t1) == float32(inf)) & (fabs(t0) != float32(inf)))
-    infinite = infinite | ((fabs(t13) == float32(inf)) & (fabs(t12) != float32(inf)))
-    return t17, invalid, infinite
+    wrong = (t0 <= float32(0))
+    return t17, wrong
 
 
 def kernel(a, b, c, out, s0, s1, s2, s3, n0):
     clear_floating_point_errors()
-    any_invalid = False
-    any_infinite = False
+    any_wrong = False
     for i in range(n0):
-        out[i], invalid, infinite = point(a[i], b[i], c[i], s0, s1, s2, s3)
-        any_invalid = any_invalid | invalid
-        any_infinite = any_infinite | infinite
-    return floating_point_errors() & 13 | (1 if any_invalid else 0) | (12 if any_infinite else 0)
+        out[i], wrong = point(a[i], b[i], c[i], s0, s1, s2, s3)
+        any_wrong = any_wrong | wrong
+    return (13 if any_wrong else 0) or floating_point_errors() & 13

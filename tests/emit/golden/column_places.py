@@ -1,4 +1,4 @@
-# multiply_first_maximum_reduce_place_reduce_bca31c52, written by gpusched
+# multiply_first_maximum_reduce_place_reduce_121bc274, written by gpusched
 #   a: float32 [strided, unit]
 #   out0: float32 [broadcast, unit]
 #   out1: int64 [broadcast, unit]
@@ -10,14 +10,11 @@ def is_above(a, b):
 
 def point(a):
     t0 = a * float32(2.0)                         # float32  multiply
-    invalid = ((t0 != t0) & (a == a))
-    infinite = ((fabs(t0) == float32(inf)) & (fabs(a) != float32(inf)))
-    return t0, t0, invalid, infinite
+    return t0, t0
 
 
 def kernel(a, out0, out1, n0, n1, a_s0, n_before):
-    any_invalid = False
-    any_infinite = False
+    clear_floating_point_errors()
     for i0 in range(0, n0 - 7, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
@@ -29,51 +26,35 @@ def kernel(a, out0, out1, n0, n1, a_s0, n_before):
         a_0_row7 = shift(a_0, 7 * a_s0)
         before = n_before + i0
         for i in range(n1):
-            value0, value1, invalid, infinite = point(a_0[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 0 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row1[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row1[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 1 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row2[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row2[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 2 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row3[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row3[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 3 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row4[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row4[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 4 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row5[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row5[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 5 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row6[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row6[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 6 if takes0 else out1[i]
-            value0, value1, invalid, infinite = point(a_0_row7[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0_row7[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 7 if takes0 else out1[i]
@@ -81,10 +62,8 @@ def kernel(a, out0, out1, n0, n1, a_s0, n_before):
         a_0 = shift(a, i0 * a_s0)
         before = n_before + i0
         for i in range(n1):
-            value0, value1, invalid, infinite = point(a_0[i])
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1 = point(a_0[i])
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 0 if takes0 else out1[i]
-    return (1 if any_invalid else 0) | (12 if any_infinite else 0)
+    return floating_point_errors() & 9

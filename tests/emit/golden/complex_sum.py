@@ -1,4 +1,4 @@
-# real_multiply_imag_subtract_isfinite_3ba6ba51, written by gpusched
+# real_multiply_imag_subtract_isfinite_f0528b84, written by gpusched
 #   a: complex64 [strided, unit]
 #   out0: float32 [broadcast, unit]
 #   out1: float32 [broadcast, unit]
@@ -52,35 +52,28 @@ def point(a, s0, s1, s2, s3, s4, s5, s6, s7, s8):
     t44 = t43 * t35                               # float32  multiply
     t45 = t8 if t41 else t44                      # float32  where
     t46 = t40 if t24 else t45                     # float32  where
-    invalid = (not (fabs(t17) < float64(2147483648)))
-    invalid = invalid | ((t30 != t30) & (t4 == t4) & (s7 == s7))
-    invalid = invalid | ((t33 != t33) & (t8 == t8))
-    invalid = invalid | ((t36 != t36) & (t34 == t34) & (t35 == t35))
-    invalid = invalid | ((t42 != t42) & (t8 == t8))
-    invalid = invalid | ((t44 != t44) & (t43 == t43) & (t35 == t35))
-    infinite = ((fabs(t30) == float32(inf)) & (fabs(t4) != float32(inf)) & (fabs(s7) != float32(inf)))
-    infinite = infinite | ((fabs(t32) == float32(inf)) & (fabs(t31) != float32(inf)))
-    infinite = infinite | ((fabs(t36) == float32(inf)) & (fabs(t34) != float32(inf)) & (fabs(t35) != float32(inf)))
-    infinite = infinite | ((fabs(t44) == float32(inf)) & (fabs(t43) != float32(inf)) & (fabs(t35) != float32(inf)))
-    return t39, t46, invalid, infinite
+    wrong = (not (fabs(t17) < float64(2147483648)))
+    wrong = wrong | unseen(t30)
+    wrong = wrong | (fabs(t8) == float32(inf))
+    wrong = wrong | unseen(t36)
+    wrong = wrong | unseen(t44)
+    return t39, t46, wrong
 
 
 def kernel(a, out0, out1, s0, s1, s2, s3, s4, s5, s6, s7, s8, n0, n1, a_s0):
     clear_floating_point_errors()
-    any_invalid = False
-    any_infinite = False
+    any_wrong = False
     for i0 in range(n0):
         a_0 = shift(a, i0 * a_s0)
         for i in range(n1):
-            value0, value1, invalid, infinite = point(a_0[i], s0, s1, s2, s3, s4, s5, s6, s7, s8)
-            any_invalid = any_invalid | invalid
-            any_infinite = any_infinite | infinite
+            value0, value1, wrong = point(a_0[i], s0, s1, s2, s3, s4, s5, s6, s7, s8)
+            any_wrong = any_wrong | wrong
             out0[i] = out0[i] + value0
             out1[i] = out1[i] + value1
-    return floating_point_errors() & 9 | (1 if any_invalid else 0) | (12 if any_infinite else 0)
+    return (13 if any_wrong else 0) or floating_point_errors() & 9
 
 
-# absolute_greater_equal_isnan_bitwise_or_where_3fcbf8ab, written by gpusched
+# absolute_greater_equal_isnan_bitwise_or_where_8d8742d3, written by gpusched
 #   a: float32 [unit]
 #   b: float32 [unit]
 #   out: complex64 [unit]
@@ -120,14 +113,14 @@ def point(a, b, s0, s1, s2, s3, s4):
     t30 = t27 - t29                               # float32  subtract
     t31 = t30 * t25                               # float32  multiply
     t32 = complex64(complex(t26, t31))            # complex64  complex
-    invalid = (not (fabs(t6) < float64(2147483648)))
-    return t32, invalid
+    wrong = (not (fabs(t6) < float64(2147483648)))
+    return t32, wrong
 
 
 def kernel(a, b, out, s0, s1, s2, s3, s4, n0):
     clear_floating_point_errors()
-    any_invalid = False
+    any_wrong = False
     for i in range(n0):
-        out[i], invalid = point(a[i], b[i], s0, s1, s2, s3, s4)
-        any_invalid = any_invalid | invalid
-    return floating_point_errors() & 13 | (1 if any_invalid else 0)
+        out[i], wrong = point(a[i], b[i], s0, s1, s2, s3, s4)
+        any_wrong = any_wrong | wrong
+    return (13 if any_wrong else 0) or floating_point_errors() & 13

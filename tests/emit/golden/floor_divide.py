@@ -1,4 +1,4 @@
-# floor_divide_remainder_5d26d35b, written by gpusched
+# floor_divide_remainder_dadf7cea, written by gpusched
 #   a: float32 [unit]
 #   b: float32 [unit]
 #   out: float32 [unit]
@@ -29,17 +29,14 @@ def floor_divide_float(a, b, one):
 def point(a, b):
     t0 = float32(floor_divide_float(a, b, float32(1)))  # float32  floor_divide
     t1 = float32(remainder_float(t0, float32(3.0)))  # float32  remainder
-    invalid = ((t0 != t0) & (a == a) & (b == b))
-    invalid = invalid | ((t1 != t1) & (t0 == t0))
-    infinite = ((fabs(t0) == float32(inf)) & (fabs(a) != float32(inf)) & (fabs(b) != float32(inf)))
-    return t1, invalid, infinite
+    wrong = (is_worse(t0, a) & is_worse(t0, b))
+    wrong = wrong | (is_worse(t1, t0))
+    return t1, wrong
 
 
 def kernel(a, b, out, n0):
-    any_invalid = False
-    any_infinite = False
+    any_wrong = False
     for i in range(n0):
-        out[i], invalid, infinite = point(a[i], b[i])
-        any_invalid = any_invalid | invalid
-        any_infinite = any_infinite | infinite
-    return (1 if any_invalid else 0) | (12 if any_infinite else 0)
+        out[i], wrong = point(a[i], b[i])
+        any_wrong = any_wrong | wrong
+    return (13 if any_wrong else 0)

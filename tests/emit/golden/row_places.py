@@ -1,4 +1,4 @@
-# multiply_first_minimum_reduce_place_reduce_9351731b, written by gpusched
+# multiply_first_minimum_reduce_place_reduce_cf18e393, written by gpusched
 #   a: float32 [strided, unit]
 #   out0: float32 [strided, broadcast]
 #   out1: int64 [strided, broadcast]
@@ -10,14 +10,11 @@ def is_below(a, b):
 
 def point(a):
     t0 = a * float32(2.0)                         # float32  multiply
-    invalid = ((t0 != t0) & (a == a))
-    infinite = ((fabs(t0) == float32(inf)) & (fabs(a) != float32(inf)))
-    return t0, t0, invalid, infinite
+    return t0, t0
 
 
 def kernel(a, out0, out1, n0, n1, a_s0, out0_s0, out1_s0):
-    any_invalid = False
-    any_infinite = False
+    clear_floating_point_errors()
     values0 = scratch(out0)
     a_ahead = ahead(a_s0 if n1 <= 8192 else 256)
     for i0 in range(n0):
@@ -34,9 +31,7 @@ def kernel(a, out0, out1, n0, n1, a_s0, out0_s0, out1_s0):
             prefetch(a_block, a_ahead, count)
             part0 = float32(inf)
             for i in range(count):
-                value0, value1, invalid, infinite = point(a_block[i])
-                any_invalid = any_invalid | invalid
-                any_infinite = any_infinite | infinite
+                value0, value1 = point(a_block[i])
                 values0[i] = value0
                 part0 = minimum(part0, value0)
             if is_below(part0, total0) or (start < place0 and not is_below(total0, part0)):
@@ -48,4 +43,4 @@ def kernel(a, out0, out1, n0, n1, a_s0, out0_s0, out1_s0):
         if is_below(total0, out0_0[0]):
             out0_0[0] = total0
             out1_0[0] = place0
-    return (1 if any_invalid else 0) | (12 if any_infinite else 0)
+    return floating_point_errors() & 9
