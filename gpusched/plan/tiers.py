@@ -34,8 +34,8 @@ ANY, FUSED, UNFUSED = "any", "fused", "unfused"
 def has_unfused(kernel: Kernel) -> bool:
     """Return whether others compute what a kernel does: NumPy, or numba's ufuncs."""
     names = {each.operation for each in kernel.statements} | {o.combine for o in kernel.outputs}
-    own = any(DEFINED[name].only_here for name in DEFINED.keys() & names)
-    return not (kernel.edition or own)
+    functions = [DEFINED[name].function for name in DEFINED.keys() & names]
+    return not (kernel.edition or any(f is not None and f.only_here for f in functions))
 
 
 def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
