@@ -71,7 +71,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "dask.array.routines": "variadic_choose",
         "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
-        "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
+        "custom_nanquantile nanmax_skip nanmin_skip piecewise prefixscan_combine prefixscan_first "
         "searchsorted_block select",
     },
     "view": {

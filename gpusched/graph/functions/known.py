@@ -59,7 +59,7 @@ from gpusched.record import (  # noqa: F401
     written,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
-from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_of, recorder_of
+from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS
 from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 from gpusched.record.reductions import reduced
@@ -258,32 +258,12 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
-@own("recorded")
-def piecewise_of_numbers(x: Any, *conditions: Any, funclist: Any, func_args: Any,
-                         func_kw: Any) -> Any:  # fmt: skip
-    """dask's ``_int_piecewise``, recorded where its choices are numbers.
-
-    Examples
-    --------
-    >>> from gpusched.graph.functions.known import piecewise_of_numbers
-    >>> x = np.array([1.0, 2.0])
-    >>> piecewise_of_numbers(x, x > 1, funclist=[7, 0], func_args=(), func_kw={})
-    array([0., 7.])
-    """
+def _piecewise(x: Any, *conditions: Any, funclist: Any, func_args: Any, func_kw: Any) -> Any:
+    """dask's ``_int_piecewise``, recorded where its choices are numbers, and no functions."""
     recorder = recorder_among((x, *conditions))
-    if recorder is not None and are_numbers(funclist, func_args, func_kw):
-        return np.piecewise(x, list(conditions), funclist)
-    given = {"funclist": funclist, "func_args": func_args, "func_kw": func_kw}
-    if recorder is None:
-        return piecewise(x, *conditions, **given)
-    recorder.broke("piecewise", GraphBreak.OPERAND("a function of the elements that are chosen"))
-    return compute(recorder, piecewise, (x, *conditions), given)
-
-
-def are_numbers(funclist: Any, func_args: Any, func_kw: Any) -> bool:
-    """Return whether dask's piecewise is given numbers to choose from, and no functions."""
-    plain = type(funclist) in (list, tuple) and not func_args and not func_kw
-    return plain and all(type(each) in (bool, int, float) for each in funclist)
+    if recorder is not None and (func_args or func_kw or any(map(callable, funclist))):
+        recorder.stop(GraphBreak.OWN_CALLS("calls functions of the elements that are chosen"))
+    return np.piecewise(x, list(conditions), funclist, *func_args, **func_kw)
 
 
 def _recorded(function: Any, *operands: Any) -> Any:
@@ -309,6 +289,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogram: _block_histogram,
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
+    piecewise: _piecewise,
     custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
