@@ -14,7 +14,7 @@ from dask.utils import key_split
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, is_list
 from gpusched.dataclass import dataclass
-from gpusched.graph.passes.independence import Divided
+from gpusched.graph.functions.independence import Divided
 from gpusched.graph.passes.table import block_of
 from gpusched.graph.passes.taking import Taken, digest
 from gpusched.graph.subgraph import layer_of

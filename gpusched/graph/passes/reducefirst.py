@@ -24,10 +24,10 @@ from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
 from gpusched.adapters.tasks import Task, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
+from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.passes.chains import calls_join, has_join_inside
 from gpusched.graph.passes.families import leaves
-from gpusched.graph.passes.independence import Divided, results
 from gpusched.graph.passes.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table, block_of, key_of
