@@ -50,6 +50,24 @@ def fused_into(node: Any) -> Collection[Any]:
     return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
 
 
+def made_of(node: Any) -> Iterator[Any]:
+    """Yield the nodes that a task is made of that others are not fused into; itself if it is one.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.subgraph import made_of
+    >>> first, last = Task("a", abs, TaskRef("x")), Task("b", max, TaskRef("a"), 3)
+    >>> [each.func for each in made_of(Task.fuse(first, last))]
+    [<built-in function abs>, <built-in function max>]
+    """
+    if type(node) is not Task or node.func is not execute_subgraph:
+        yield node
+        return
+    for each in node.args[0].values():
+        yield from made_of(each)
+
+
 def last_task(node: Any) -> Task | None:
     """Return the last of the tasks that are fused to one; None if its result is from outside."""
     while isinstance(node, Task) and node.func is execute_subgraph:

@@ -34,10 +34,10 @@ from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
 from gpusched.graph.subgraph import (
     depth_first,
-    fused_into,
     key_of_argument,
     last_task,
     layer_of,
+    made_of,
     references,
 )
 
@@ -106,7 +106,7 @@ class _ReducingFirst:
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
         for key, node in self._tasks.items():
-            if has_join_inside(node) and _reduces_inside(node):
+            if has_join_inside(node) and any(map(steps_after, made_of(node))):
                 parts = self._parts(key, node)
                 if parts is not None:
                     found[parts.first] = parts
@@ -342,12 +342,6 @@ def _path(join: Task, inner: Mapping[Any, Any], counts: Mapping[Any, int]) -> li
         if steps_after(user):
             return found
     return None
-
-
-def _reduces_inside(node: Any) -> bool:
-    """Return whether a task that others are fused into has a first step of a reduction in it."""
-    inside = fused_into(node)
-    return any(map(_reduces_inside, inside)) if inside else bool(steps_after(node))
 
 
 def _takes_all(inner: Mapping[Any, Any], key: Any, parts: _Parts) -> bool:
