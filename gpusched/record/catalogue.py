@@ -41,7 +41,6 @@ TRAITS = {
     "several": "computes something of several chunks in a list, and nothing of a single one",
     "reads": "takes a piece of something that is not an array yet, such as a file",
     "draws": "is what dask draws random chunks with",
-    "first": "is what dask's reductions call on each chunk; others may have the same options",
     "quick": "takes no longer than to write its result, and changes nothing",
     "lean": "allocates no more than its result, but for a few KiB",
     "fresh": "has a result that shares memory with nothing",
@@ -117,11 +116,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "draws": {
         "gpusched.adapters.arrays": "apply_random apply_random_func",
-    },
-    "first": {
-        "dask.array.chunk": "all any max min nanprod nansum prod sum",
-        "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
-        "gpusched.adapters.arrays": "nanmax_skip nanmin_skip",
     },
     "quick": {
         "dask.array.chunk": "arange argmax argmin astype linspace sum trim view",

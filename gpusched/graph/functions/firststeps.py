@@ -12,7 +12,9 @@ from typing import Any
 from dask.array import chunk, reductions
 
 from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
+from gpusched.adapters.tasks import Task
 from gpusched.emit.dtypes import HALF
+from gpusched.graph.functions.partials import bare
 
 _SUM, _PRODUCT = (chunk.sum,), (chunk.prod,)
 STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
@@ -22,6 +24,8 @@ STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (chunk.nanprod, _PRODUCT),
     (chunk.any, (chunk.any,)),
     (chunk.all, (chunk.all,)),
+    (chunk.min, (chunk.min,)),
+    (chunk.max, (chunk.max,)),
     (reductions.chunk_min, (reductions.chunk_min, chunk.min)),
     (reductions.chunk_max, (reductions.chunk_max, chunk.max)),
     (nanmin_skip, (nanmin_skip,)),
@@ -44,6 +48,38 @@ _FUNCTIONS = {
 _AFTER = {id(first): after for first, after in STEPS}
 AFTER_FIRST = frozenset(id(each) for _, after in STEPS for each in after)
 """By identity, all that are called after a first step."""
+
+
+def is_first_step(task: Task) -> bool:
+    """Return whether a task is what one of dask's own reductions does with a chunk first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.functions.firststeps import is_first_step
+    >>> is_first_step(Task("s", np.sum, TaskRef("x"), axis=(0,), keepdims=True))
+    True
+    >>> is_first_step(Task("s", np.median, TaskRef("x"), axis=(0,), keepdims=True))
+    False
+    """
+    axes = task.kwargs.get("axis")
+    if type(axes) is not tuple or task.kwargs.get("keepdims") is not True:
+        return False
+    return id(bare(task.func)) in _AFTER and all(type(axis) is int for axis in axes)
+
+
+def is_step(function: Any) -> bool:
+    """Return whether dask's reductions call a function with a chunk, or with results of chunks.
+
+    Examples
+    --------
+    >>> from dask.array import chunk
+    >>> from gpusched.graph.functions.firststeps import is_step
+    >>> is_step(chunk.nansum), is_step(chunk.argmax)
+    (True, False)
+    """
+    return id(function) in _AFTER or id(function) in AFTER_FIRST
 
 
 def after(function: Any, options: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.firststeps import are_dask_s
+from gpusched.graph.functions.firststeps import are_dask_s, is_step
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied, is_shown
 from gpusched.graph.subgraph import evaluate
@@ -124,8 +124,8 @@ def result(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     if is_shown(function, given, kwargs):
         return _shown(*given)
     rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
-    if rule is None:
-        rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
+    if rule is None and (has(function, "picks") or is_step(function)):
+        rule = _picked if has(function, "picks") else _reduced
     if rule is None:
         raise DependentError
     try:
@@ -272,9 +272,6 @@ def _picked(x: Any, index: Any) -> Divided:
         raise DependentError
     return x
 
-
-_TRAITS: dict[str, Callable[..., Divided]] = {"picks": _picked, "first": _reduced}
-"""What functions with a trait return."""
 
 _FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
     (chunk.astype, _converted),

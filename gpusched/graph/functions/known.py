@@ -429,25 +429,6 @@ def is_elementwise_call(function: Any, count: int) -> bool:
     return fits and has(function, "elementwise") and not has(function, "passes")
 
 
-def is_first_step(task: Task) -> bool:
-    """Return whether a task is what one of dask's own reductions does with a chunk first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.adapters.tasks import Task, TaskRef
-    >>> from gpusched.graph.functions.known import is_first_step
-    >>> is_first_step(Task("s", np.sum, TaskRef("x"), axis=(0,), keepdims=True))
-    True
-    >>> is_first_step(Task("s", np.median, TaskRef("x"), axis=(0,), keepdims=True))
-    False
-    """
-    axes = task.kwargs.get("axis")
-    if type(axes) is not tuple or task.kwargs.get("keepdims") is not True:
-        return False
-    return has(bare(task.func), "first") and all(type(axis) is int for axis in axes)
-
-
 def computes(function: Any) -> bool:
     """Return whether a known function does arithmetic, rather than make a view."""
     return not has(bare(function), "view")

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
-from dask.array import reductions
+from dask.array import chunk, reductions
 from dask.array.core import concatenate3, concatenate_shaped
 
 from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
@@ -49,8 +49,9 @@ NEEDED = GraphBreak.KEPT("small chunks that other tasks need, too, besides a red
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("parts of a joined chunk of unknown size, or of float16")
 OTHERS = GraphBreak.FORM("results of chunks that dask's own steps of the reduction do not join")
 
-_OF_NONE = reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip
-"""First steps whose result has no axes where a chunk is empty."""
+_OF_NONE = (chunk.min, chunk.max, reductions.chunk_min, reductions.chunk_max, nanmin_skip,
+            nanmax_skip)  # fmt: skip
+"""First steps whose result has no axes where a chunk is empty, or which raise there."""
 
 
 def reduced_first(table: Table, least: int) -> Table:

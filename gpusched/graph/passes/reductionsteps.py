@@ -10,8 +10,12 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2
 from gpusched.adapters.tasks import List, Task, TaskRef, is_list
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.firststeps import AFTER_FIRST, after, are_dask_s
-from gpusched.graph.functions.known import is_first_step
+from gpusched.graph.functions.firststeps import (
+    AFTER_FIRST,
+    after,
+    are_dask_s,
+    is_first_step,
+)
 from gpusched.graph.functions.partials import applied, bare
 from gpusched.graph.passes.families import leaves
 from gpusched.graph.subgraph import key_of_argument, layer_of, references
