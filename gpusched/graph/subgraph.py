@@ -24,6 +24,7 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
     identity_cast,
     is_container,
+    is_list,
 )
 
 Call = Callable[[Task, list[Any], dict[str, Any], Any], Any]
@@ -152,6 +153,23 @@ def key_of_argument(value: Any) -> Any:
     if type(value) is TaskRef:
         return value.key
     return value.target if type(value) is Alias else None
+
+
+def leaves(chunks: Any, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield what nested lists in a task's argument hold, and where.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import List, TaskRef
+    >>> from gpusched.graph.subgraph import leaves
+    >>> [(place, each.key) for place, each in leaves(List(List(TaskRef("a"), TaskRef("b"))))]
+    [((0, 0), 'a'), ((0, 1), 'b')]
+    """
+    if is_list(chunks):
+        for k, each in enumerate(chunks.args):
+            yield from leaves(each, (*index, k))
+    else:
+        yield index, chunks
 
 
 def references(node: Any) -> Iterator[Any]:

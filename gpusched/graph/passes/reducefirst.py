@@ -27,7 +27,6 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.passes.chains import calls_join, has_join_inside
-from gpusched.graph.passes.families import leaves
 from gpusched.graph.passes.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table, block_of, key_of
@@ -37,6 +36,7 @@ from gpusched.graph.subgraph import (
     key_of_argument,
     last_task,
     layer_of,
+    leaves,
     made_of,
     references,
 )

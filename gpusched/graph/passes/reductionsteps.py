@@ -17,8 +17,7 @@ from gpusched.graph.functions.firststeps import (
     is_first_step,
 )
 from gpusched.graph.functions.partials import applied, bare
-from gpusched.graph.passes.families import leaves
-from gpusched.graph.subgraph import key_of_argument, layer_of, references
+from gpusched.graph.subgraph import key_of_argument, layer_of, leaves, references
 
 
 def steps_after(task: Any) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ from gpusched.adapters.tasks import (
 from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.passes.cutting import cuts_of
-from gpusched.graph.passes.families import Family, Place, coarse, grid_of, leaves, nested
+from gpusched.graph.passes.families import Family, Place, coarse, grid_of, nested
 from gpusched.graph.passes.grouping import limits
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
@@ -39,7 +39,7 @@ from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
-from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of
+from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, leaves
 from gpusched.roles import threads
 
 Grid = Mapping[Place, Family]
