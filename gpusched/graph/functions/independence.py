@@ -21,9 +21,9 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.firststeps import are_dask_s, is_step
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied, is_shown
+from gpusched.graph.functions.reductionsteps import are_dask_s, is_of_reductions
 from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
 
@@ -124,7 +124,7 @@ def result(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     if is_shown(function, given, kwargs):
         return _shown(*given)
     rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
-    if rule is None and (has(function, "picks") or is_step(function)):
+    if rule is None and (has(function, "picks") or is_of_reductions(function)):
         rule = _picked if has(function, "picks") else _reduced
     if rule is None:
         raise DependentError

@@ -17,8 +17,8 @@ from typing import Any
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.functions.firststeps import is_first_step
 from gpusched.graph.functions.known import together
+from gpusched.graph.functions.reductionsteps import is_first_step
 from gpusched.graph.passes.chains import cuts
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.programs.functiontraits import called, worthwhile

@@ -21,8 +21,8 @@ from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
+from gpusched.graph.functions.reductionsteps import Step, is_step, step_of, steps_after
 from gpusched.graph.passes.families import grid_of
-from gpusched.graph.passes.reductionsteps import Step, is_step, step_of, steps_after
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.unsplitting import piece_of, unsplit
 from gpusched.graph.subgraph import (

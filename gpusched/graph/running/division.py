@@ -11,7 +11,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.firststeps import after
 from gpusched.graph.functions.independence import (
     DependentError,
     Divided,
@@ -20,6 +19,7 @@ from gpusched.graph.functions.independence import (
     result,
 )
 from gpusched.graph.functions.known import plain_for
+from gpusched.graph.functions.reductionsteps import after
 from gpusched.graph.running.layouts import in_c_order
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
