@@ -93,7 +93,7 @@ NAMES: dict[str, dict[str, str]] = {
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
         METHODS: "flatten ravel repeat reshape squeeze transpose",
         "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to copy flip fliplr flipud moveaxis "
-        "ravel repeat reshape roll rollaxis stack swapaxes tile",
+        "ravel repeat roll rollaxis stack swapaxes tile",
     },
     "keeps": {
         "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",
