@@ -245,7 +245,7 @@ SOURCES = list(dict.fromkeys(sources()))
 
 GRAPH = {
     "subgraph": set[str](),
-    "functions": set[str](),
+    "functions": {"subgraph"},
     "safety": {"functions"},
     "frontends": {"functions"},
     "running": {"functions", "safety", "subgraph"},

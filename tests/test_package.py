@@ -72,7 +72,7 @@ def test_packages_are_imported_on_first_use() -> None:
 
 @pytest.mark.essential
 def test_a_first_computation_imports_what_few_graphs_need_no_sooner() -> None:
-    few = ("certain", "drawing", "grouped", "independence", "shownshapes", "taking", "unsplitting")
+    few = ("certain", "drawing", "grouped", "shownshapes", "taking", "unsplitting")
     code = (
         "import sys, dask.array as da, gpusched\n"
         "x = da.ones((100, 100), chunks=10)\n"

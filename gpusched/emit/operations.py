@@ -29,6 +29,10 @@ class ScalarFunction(Protocol):
     """A user's scalar function, for each way to run a kernel."""
 
     @property
+    def only_here(self) -> bool:
+        """Whether nothing but a kernel computes it on arrays."""
+
+    @property
     def for_python(self) -> Callable[..., Any]:
         """As the reference calls it."""
 
@@ -59,8 +63,6 @@ class Operation:
     """What the template calls by the operation's name, where a user has defined it."""
     identity: Any = None
     """What a user's function changes nothing with, where it joins the values of a reduction."""
-    only_here: bool = False
-    """Whether nothing but a kernel computes it on arrays."""
     reports: dict[str, str] = field(default_factory=dict)
     """By kind of dtype, `numpy.errstate`'s names of the errors that NumPy may report of it."""
     tests: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -28,7 +29,7 @@ from gpusched.graph.passes.table import PASSES, Table
 from gpusched.graph.programs.functiontraits import Functions
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.rewrite import rewrite
-from gpusched.graph.subgraph import fused_into
+from gpusched.graph.subgraph import made_of
 from gpusched.plan.overrides import DRAWN, Overrides
 from gpusched.store.statistics import updating
 
@@ -141,25 +142,16 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
 
 
 def _in_whole_chunks(table: Table, small: int) -> Table:
-    cuts = _cuts if table.sizes.largest > small else _only_cuts
-    if not any(map(cuts, table.tasks.values())):
+    # Tasks that compute with a piece, too, are left to batches where all chunks are small: these
+    # cost a graph less.
+    nodes: Iterable[Any] = table.tasks.values()
+    if table.sizes.largest > small:
+        nodes = chain.from_iterable(map(made_of, nodes))
+    if not any(type(node) is Task and cuts_of(node) for node in nodes):
         return table
     from gpusched.graph.passes.reducewhole import whole_chunks
 
     return whole_chunks(table)
-
-
-def _only_cuts(node: Any) -> bool:
-    return type(node) is Task and bool(cuts_of(node))
-
-
-def _cuts(node: Any) -> bool:
-    """Return whether a task cuts a piece off a chunk, by itself or with what it computes of it.
-
-    Where all chunks are small, the second kind is left to batches: these cost a graph less.
-    """
-    inside = fused_into(node)
-    return any(map(_cuts, inside)) if inside else _only_cuts(node)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

@@ -24,6 +24,7 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
     identity_cast,
     is_container,
+    is_list,
 )
 
 Call = Callable[[Task, list[Any], dict[str, Any], Any], Any]
@@ -48,6 +49,24 @@ def layer_of(key: Any) -> str:
 def fused_into(node: Any) -> Collection[Any]:
     """Return the tasks that are fused into a task; none if it is a single one."""
     return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
+
+
+def made_of(node: Any) -> Iterator[Any]:
+    """Yield the nodes that a task is made of that others are not fused into; itself if it is one.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.subgraph import made_of
+    >>> first, last = Task("a", abs, TaskRef("x")), Task("b", max, TaskRef("a"), 3)
+    >>> [each.func for each in made_of(Task.fuse(first, last))]
+    [<built-in function abs>, <built-in function max>]
+    """
+    if type(node) is not Task or node.func is not execute_subgraph:
+        yield node
+        return
+    for each in node.args[0].values():
+        yield from made_of(each)
 
 
 def last_task(node: Any) -> Task | None:
@@ -134,6 +153,23 @@ def key_of_argument(value: Any) -> Any:
     if type(value) is TaskRef:
         return value.key
     return value.target if type(value) is Alias else None
+
+
+def leaves(chunks: Any, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield what nested lists in a task's argument hold, and where.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import List, TaskRef
+    >>> from gpusched.graph.subgraph import leaves
+    >>> [(place, each.key) for place, each in leaves(List(List(TaskRef("a"), TaskRef("b"))))]
+    [((0, 0), 'a'), ((0, 1), 'b')]
+    """
+    if is_list(chunks):
+        for k, each in enumerate(chunks.args):
+            yield from leaves(each, (*index, k))
+    else:
+        yield index, chunks
 
 
 def references(node: Any) -> Iterator[Any]:

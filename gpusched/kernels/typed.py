@@ -32,13 +32,14 @@ class Variant:
 
     definition: Definition
     arguments: Dtypes
-    adapts: bool = True
-    """Whether the function's own numbers get the width of the arguments, rather than numba's."""
+    only_here: bool = True
+    """Whether nothing but a kernel computes it on arrays. What numba's ufuncs do, too, has its own
+    numbers in the width that numba gives them, and not in that of the arguments."""
 
     @property
     def narrow(self) -> bool:
         """Whether the function's own floating-point constants are float32."""
-        return self.adapts and is_narrow(self.arguments)
+        return self.only_here and is_narrow(self.arguments)
 
     @property
     def for_python(self) -> Callable[..., Any]:
@@ -96,9 +97,9 @@ class Variant:
 
 
 @lru_cache(maxsize=1024)
-def variant(definition: Definition, arguments: Dtypes, adapts: bool = True) -> Variant:
+def variant(definition: Definition, arguments: Dtypes, only_here: bool = True) -> Variant:
     """Return a variant, the same one each time."""
-    return Variant(definition, arguments, adapts)
+    return Variant(definition, arguments, only_here)
 
 
 def is_narrow(dtypes: Dtypes) -> bool:
@@ -125,7 +126,7 @@ class Typed:
 @lru_cache(maxsize=4096)
 def typed(
     definition: Definition, arguments: Dtypes, declared: Dtypes | None = None,
-    identity: Any = None, adapts: bool = True, only_here: bool = True,
+    identity: Any = None, only_here: bool = True,
 ) -> Typed:  # fmt: skip
     """Return a definition as an operation on such arguments.
 
@@ -139,19 +140,17 @@ def typed(
         Dtypes of the results; those that numba finds if None.
     identity
         For a function that joins the values of a reduction.
-    adapts
-        As `Variant` has it.
     only_here
-        Whether nothing but a kernel computes it on arrays.
+        As `Variant` has it.
 
     Raises
     ------
     KernelError
         If numba cannot compile it for these, with the line.
     """
-    chosen = variant(definition, arguments, adapts)
+    chosen = variant(definition, arguments, only_here)
     facts = FACTS.setdefault(definition.digest, {})
-    question = arguments if adapts else (adapts, arguments)
+    question = arguments if only_here else (only_here, arguments)
     if question not in facts:
         facts[question] = _inferred(chosen)
     found, single = facts[question]
@@ -175,9 +174,7 @@ def typed(
         for k, result in enumerate(results)
     )
     # Heavy, since nothing is known of what is in it.
-    DEFINED[name] = Operation(
-        name, templates, heavy=True, function=chosen, identity=identity, only_here=only_here
-    )
+    DEFINED[name] = Operation(name, templates, heavy=True, function=chosen, identity=identity)
     return Typed(name, arguments, results, single, identity)
 
 

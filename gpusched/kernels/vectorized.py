@@ -95,7 +95,7 @@ class Vectorized(Compiled):
         operands = tuple(operand(recorder, each) for each in args)
         arguments, results = self._loop(operands)
         try:
-            operation = typed(self.definition, arguments, results, adapts=False, only_here=False)
+            operation = typed(self.definition, arguments, results, only_here=False)
         except KernelError as error:
             raise UnfusibleError(GraphBreak.OWN_CODE, str(error)) from error
         cast = tuple(recorder.cast(o, d) for o, d in zip(operands, arguments, strict=True))

@@ -34,8 +34,8 @@ ANY, FUSED, UNFUSED = "any", "fused", "unfused"
 def has_unfused(kernel: Kernel) -> bool:
     """Return whether others compute what a kernel does: NumPy, or numba's ufuncs."""
     names = {each.operation for each in kernel.statements} | {o.combine for o in kernel.outputs}
-    own = any(DEFINED[name].only_here for name in DEFINED.keys() & names)
-    return not (kernel.edition or own)
+    functions = [DEFINED[name].function for name in DEFINED.keys() & names]
+    return not (kernel.edition or any(f is not None and f.only_here for f in functions))
 
 
 def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
@@ -108,9 +108,6 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     """
     handles = [each for each in kernels if isinstance(each, Handle)]
     waiting = [each for each in handles if not each.ready and each.error is None]
-    # First chunks take two to five times as long as later ones, as their memory is new, and more
-    # on a busy machine: what is left is expected to take as long as the shortest so far, of two.
-    expected = min([seconds, *(handle.least * len(waiting) for handle in waiting)])
     for handle in waiting:
         handle.count(seconds / len(waiting), graph)
     if config.word("fusion.compile") != BACKGROUND or all(handle.urgent for handle in waiting):
@@ -119,9 +116,9 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])
     # Files are looked at only where it matters: most short runs are worth nothing in any case.
     starting = service.starting() if noted else 0.0
-    gain = worthwhile.gain(waiting, expected, left, starting, at_once)
+    gain = worthwhile.gain(waiting, seconds, left, starting, at_once)
     if gain > 0 and not noted:
-        gain = worthwhile.gain(waiting, expected, left, service.starting(), at_once)
+        gain = worthwhile.gain(waiting, seconds, left, service.starting(), at_once)
     if gain > 0:
         background.request(waiting, gain)
     elif noted and not all(handle.requested for handle in waiting):

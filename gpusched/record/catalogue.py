@@ -41,7 +41,6 @@ TRAITS = {
     "several": "computes something of several chunks in a list, and nothing of a single one",
     "reads": "takes a piece of something that is not an array yet, such as a file",
     "draws": "is what dask draws random chunks with",
-    "first": "is what dask's reductions call on each chunk; others may have the same options",
     "quick": "takes no longer than to write its result, and changes nothing",
     "lean": "allocates no more than its result, but for a few KiB",
     "fresh": "has a result that shares memory with nothing",
@@ -71,7 +70,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "dask.array.routines": "variadic_choose",
         "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
-        "custom_nanquantile nanmax_skip nanmin_skip prefixscan_combine prefixscan_first "
+        "custom_nanquantile nanmax_skip nanmin_skip piecewise prefixscan_combine prefixscan_first "
         "searchsorted_block select",
     },
     "view": {
@@ -94,7 +93,7 @@ NAMES: dict[str, dict[str, str]] = {
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
         METHODS: "flatten ravel repeat reshape squeeze transpose",
         "numpy": "atleast_1d atleast_2d atleast_3d broadcast_to copy flip fliplr flipud moveaxis "
-        "ravel repeat reshape roll rollaxis stack swapaxes tile",
+        "ravel repeat roll rollaxis stack swapaxes tile",
     },
     "keeps": {
         "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",
@@ -117,11 +116,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "draws": {
         "gpusched.adapters.arrays": "apply_random apply_random_func",
-    },
-    "first": {
-        "dask.array.chunk": "all any max min nanprod nansum prod sum",
-        "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
-        "gpusched.adapters.arrays": "nanmax_skip nanmin_skip",
     },
     "quick": {
         "dask.array.chunk": "arange argmax argmin astype linspace sum trim view",

@@ -138,6 +138,13 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     as much by doing without its kernels as these take to compile, that is done: whoever had known
     would have lost half of it at least, see `gpusched.store.budgets`. The first time a graph comes,
     its end is known, and most graphs come once.
+
+    That a graph comes again matters where a process has no time without tasks. 34 programs of 30 MB
+    to 4.5 GB, each computed six times in a row, took 7 s less of 95 for it, 30 of 237, 38 of 606
+    and 26 of 1,705, compilations included; with pauses between, they took as long (replayed from
+    the times of tasks without kernels). To expect of what is left what the shortest of two runs has
+    taken saved nothing: first runs take 1.1 times as long as later ones (median of 42 plans on
+    chunks of 16 MB; 2.4 at most), and to wait for a second run cost up to 3 % of a computation.
     """
     waiting = list(handles)
     cost = starting + sum(expected(handle.kernel) for handle in waiting)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
+from gpusched.graph.functions.reductionsteps import is_step
 from gpusched.graph.passes import reducewhole, table, unsplitting
 from gpusched.graph.passes.chains import without_links
 from gpusched.graph.passes.reducefirst import reduced_first
 from gpusched.graph.passes.reducewhole import whole_chunks
-from gpusched.graph.passes.reductionsteps import is_step
 from gpusched.graph.passes.table import Table
 from gpusched.graph.subgraph import last_task
 from tests.benchmarks.programs import tasks_of

@@ -14,7 +14,7 @@ from dask.array.core import finalize
 from dask.array.optimization import optimize
 
 import gpusched
-from gpusched.graph.functions.known import is_first_step
+from gpusched.graph.functions.reductionsteps import is_first_step
 from gpusched.graph.passes.fitting import Needed
 from gpusched.graph.passes.sizes import Sizes
 from gpusched.graph.programs.program import Program

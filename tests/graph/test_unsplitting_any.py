@@ -26,9 +26,9 @@ from gpusched.adapters.arrays import (
     take,
 )
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
+from gpusched.graph.functions.independence import Divided
 from gpusched.graph.passes import unsplitting
 from gpusched.graph.passes.chains import without_links, without_names
-from gpusched.graph.passes.independence import Divided
 from gpusched.graph.passes.shownshapes import divisions
 from gpusched.graph.passes.sizes import Sizes
 from gpusched.graph.passes.table import Table

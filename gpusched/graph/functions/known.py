@@ -59,7 +59,7 @@ from gpusched.record import (  # noqa: F401
     written,
 )
 from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
-from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_of, recorder_of
+from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
 from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS
 from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 from gpusched.record.reductions import reduced
@@ -128,7 +128,9 @@ def of_ndim(result: Any, ndim: int, function: Callable[..., Any]) -> Any:
 def in_order(arrays: Any, sorter: Any, axis: int) -> Any:
     """dask's ``concatenate_arrays``, which copies once where the arrays are in order already.
 
-    So are those that are taken by increasing positions, as the days of each group are.
+    So are those that are taken by increasing positions, as the days of each group are: to join 310
+    x 100 x 100 elements of ten chunks takes 2.8 ms so rather than 4.2 (float32), or 5.5 rather than
+    7.0 (float64; processor time).
 
     Examples
     --------
@@ -258,32 +260,12 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
-@own("recorded")
-def piecewise_of_numbers(x: Any, *conditions: Any, funclist: Any, func_args: Any,
-                         func_kw: Any) -> Any:  # fmt: skip
-    """dask's ``_int_piecewise``, recorded where its choices are numbers.
-
-    Examples
-    --------
-    >>> from gpusched.graph.functions.known import piecewise_of_numbers
-    >>> x = np.array([1.0, 2.0])
-    >>> piecewise_of_numbers(x, x > 1, funclist=[7, 0], func_args=(), func_kw={})
-    array([0., 7.])
-    """
+def _piecewise(x: Any, *conditions: Any, funclist: Any, func_args: Any, func_kw: Any) -> Any:
+    """dask's ``_int_piecewise``, recorded where its choices are numbers, and no functions."""
     recorder = recorder_among((x, *conditions))
-    if recorder is not None and are_numbers(funclist, func_args, func_kw):
-        return np.piecewise(x, list(conditions), funclist)
-    given = {"funclist": funclist, "func_args": func_args, "func_kw": func_kw}
-    if recorder is None:
-        return piecewise(x, *conditions, **given)
-    recorder.broke("piecewise", GraphBreak.OPERAND("a function of the elements that are chosen"))
-    return compute(recorder, piecewise, (x, *conditions), given)
-
-
-def are_numbers(funclist: Any, func_args: Any, func_kw: Any) -> bool:
-    """Return whether dask's piecewise is given numbers to choose from, and no functions."""
-    plain = type(funclist) in (list, tuple) and not func_args and not func_kw
-    return plain and all(type(each) in (bool, int, float) for each in funclist)
+    if recorder is not None and (func_args or func_kw or any(map(callable, funclist))):
+        recorder.stop(GraphBreak.OWN_CALLS("calls functions of the elements that are chosen"))
+    return np.piecewise(x, list(conditions), funclist, *func_args, **func_kw)
 
 
 def _recorded(function: Any, *operands: Any) -> Any:
@@ -309,6 +291,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogram: _block_histogram,
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
+    piecewise: _piecewise,
     custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
@@ -446,25 +429,6 @@ def is_elementwise_call(function: Any, count: int) -> bool:
         return known and count == function.nin
     fits = count == 3 if function is np.where else count <= 3
     return fits and has(function, "elementwise") and not has(function, "passes")
-
-
-def is_first_step(task: Task) -> bool:
-    """Return whether a task is what one of dask's own reductions does with a chunk first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.adapters.tasks import Task, TaskRef
-    >>> from gpusched.graph.functions.known import is_first_step
-    >>> is_first_step(Task("s", np.sum, TaskRef("x"), axis=(0,), keepdims=True))
-    True
-    >>> is_first_step(Task("s", np.median, TaskRef("x"), axis=(0,), keepdims=True))
-    False
-    """
-    axes = task.kwargs.get("axis")
-    if type(axes) is not tuple or task.kwargs.get("keepdims") is not True:
-        return False
-    return has(bare(task.func), "first") and all(type(axis) is int for axis in axes)
 
 
 def computes(function: Any) -> bool:

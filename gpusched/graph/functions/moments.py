@@ -236,6 +236,12 @@ def checked(counts: LazyChunk, ddof: int) -> Any:
 
 @own("quick")
 def _reported_if_few(counts: np.ndarray, ddof: int) -> np.ndarray:
+    """Return counts; note if there are too few values for a variance, of which NumPy warns.
+
+    NumPy need not repeat the task's calls for that: rolling deviations of 1,500 days of 40 x 40
+    places, of which three in ten have no values, took 0.27 s, and 1.02 s with all calls repeated
+    (plain dask: 1.19 s; processor time).
+    """
     if (counts <= ddof).any():
         note(QUOTIENT)
     return counts

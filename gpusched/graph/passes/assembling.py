@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from dask.callbacks import Callback
 from dask.core import flatten
 
 from gpusched import forks
-from gpusched.adapters.tasks import Alias, Task, TaskRef, is_list
+from gpusched.adapters.tasks import Alias, Task, is_list
 from gpusched.graph.passes.table import Table, uses
 from gpusched.graph.programs.program import Program
+from gpusched.graph.subgraph import key_of_argument, leaves
 from gpusched.roles import has_scheduler
 
 LEAST = 1 << 18
@@ -222,7 +223,7 @@ def assembled(tasks: dict[Any, Any], table: Table) -> dict[Any, Any]:
     found = dict(tasks)
     for key in whole:
         (nested,) = tasks[key].args
-        keys = list(_keys(nested))
+        keys = [key_of_argument(each) for _, each in leaves(nested)]
         grid = table.sizes.grid(keys) if len(keys) > 1 and None not in keys else None
         if grid is None or _nbytes(*grid) < LEAST * len(keys):
             continue
@@ -253,15 +254,6 @@ def _only_user(tasks: Mapping[Any, Any], key: Any, users: Mapping[Any, int]) -> 
             return node if type(node) is Task else None
         key = node.target
     return None
-
-
-def _keys(nested: Any) -> Iterator[Any]:
-    """Yield the keys of chunks, and None where there is something else."""
-    if is_list(nested):
-        for each in nested.args:
-            yield from _keys(each)
-    else:
-        yield nested.key if type(nested) is TaskRef else None
 
 
 def _nbytes(itemsize: int, chunks: Sequence[Sequence[int]]) -> int:

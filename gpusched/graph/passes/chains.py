@@ -25,11 +25,11 @@ from typing import Any
 from dask.array.core import concatenate3, concatenate_shaped
 
 from gpusched.adapters.arrays import concatenate_arrays
-from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
+from gpusched.adapters.tasks import Alias, DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.passes.table import ANNOTATED, Table
 from gpusched.graph.programs.functiontraits import worthwhile
-from gpusched.graph.subgraph import result_key
+from gpusched.graph.subgraph import fused_into, made_of, result_key
 from gpusched.plan.grids import is_join
 from gpusched.record.catalogue import has
 from gpusched.roles import cluster_threads
@@ -138,19 +138,9 @@ def without_links(table: Table, joins: bool = False) -> Table:
 
 def _joins(task: Task) -> bool:
     """Return whether a task joins chunks, and does nothing else but cut them."""
-    if task.func is not execute_subgraph:
-        return is_join(task.func)
-    joins = False
-    for node in task.args[0].values():
-        if type(node) is Alias:
-            continue
-        if type(node) is not Task:
-            return False
-        if _joins(node):
-            joins = True
-        elif not cuts(node):
-            return False
-    return joins
+    called = [each for each in made_of(task) if type(each) is not Alias]
+    joins = [type(each) is Task and is_join(each.func) for each in called]
+    return any(joins) and all(j or cuts(each) for j, each in zip(joins, called, strict=True))
 
 
 def absorbed(table: Table, largest: int) -> Table:
@@ -294,12 +284,8 @@ class _Absorbing:
 
 def cuts(task: Task) -> bool:
     """Return whether a task does no more than take a piece of a chunk."""
-    if task.func is not execute_subgraph:
-        return has(task.func, "cuts")
-    for node in task.args[0].values():
-        if type(node) is not Alias and not (type(node) is Task and cuts(node)):
-            return False
-    return True
+    called = (each for each in made_of(task) if type(each) is not Alias)
+    return all(type(each) is Task and has(each.func, "cuts") for each in called)
 
 
 def calls_join(node: Any) -> bool:
@@ -312,6 +298,4 @@ def calls_join(node: Any) -> bool:
 
 def has_join_inside(node: Any) -> bool:
     """Return whether a task that joins chunks is fused with others."""
-    if type(node) is not Task or node.func is not execute_subgraph:
-        return False
-    return any(calls_join(each) or has_join_inside(each) for each in node.args[0].values())
+    return bool(fused_into(node)) and any(map(calls_join, made_of(node)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise, product
 from operator import getitem
@@ -12,9 +12,9 @@ from typing import Any
 from dask.utils import key_split
 
 from gpusched.adapters.arrays import take
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, is_list
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
 from gpusched.dataclass import dataclass
-from gpusched.graph.passes.independence import Divided
+from gpusched.graph.functions.independence import Divided
 from gpusched.graph.passes.table import block_of
 from gpusched.graph.passes.taking import Taken, digest
 from gpusched.graph.subgraph import layer_of
@@ -127,15 +127,6 @@ def grid_of(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
     lengths = tuple([tuple([stop - start for start, stop in along[axis]]) for axis in axes])
     whole = tuple([slice(each[0][0], each[-1][1]) for each in along])
     return axes, lengths, {place: found[place] for place in places}, whole
-
-
-def leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield what nested lists hold, and where."""
-    if is_list(chunks):
-        for k, each in enumerate(chunks.args):
-            yield from leaves(each, (*index, k))
-    else:
-        yield index, chunks
 
 
 def coarse(places: Mapping[Place, tuple[Family, Place]]) -> dict[Place, Family] | None:

@@ -17,11 +17,12 @@ from typing import Any
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.functions.known import is_first_step, together
+from gpusched.graph.functions.known import together
+from gpusched.graph.functions.reductionsteps import is_first_step
 from gpusched.graph.passes.chains import cuts
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.programs.functiontraits import called, worthwhile
-from gpusched.graph.subgraph import depth_first, last_task, layer_of, operands
+from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, operands
 from gpusched.quantities import read_bytes
 from gpusched.roles import cluster_threads, threads
 
@@ -332,7 +333,7 @@ def _is_first_of_piece(node: Task) -> bool:
     last = last_task(node)
     if last is None or not is_first_step(last):
         return False
-    before = node.args[0].values() if node.func is execute_subgraph else ()
+    before = fused_into(node)
     return all(each is last or type(each) is Alias or cuts(each) for each in before)
 
 

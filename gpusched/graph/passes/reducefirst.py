@@ -17,27 +17,27 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
-from dask.array import reductions
+from dask.array import chunk, reductions
 from dask.array.core import concatenate3, concatenate_shaped
 
 from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
 from gpusched.adapters.tasks import Task, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
+from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.functions.partials import bare
+from gpusched.graph.functions.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.passes.chains import calls_join, has_join_inside
-from gpusched.graph.passes.families import leaves
-from gpusched.graph.passes.independence import Divided, results
-from gpusched.graph.passes.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
 from gpusched.graph.subgraph import (
     depth_first,
-    fused_into,
     key_of_argument,
     last_task,
     layer_of,
+    leaves,
+    made_of,
     references,
 )
 
@@ -49,8 +49,9 @@ NEEDED = GraphBreak.KEPT("small chunks that other tasks need, too, besides a red
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("parts of a joined chunk of unknown size, or of float16")
 OTHERS = GraphBreak.FORM("results of chunks that dask's own steps of the reduction do not join")
 
-_OF_NONE = reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip
-"""First steps whose result has no axes where a chunk is empty."""
+_OF_NONE = (chunk.min, chunk.max, reductions.chunk_min, reductions.chunk_max, nanmin_skip,
+            nanmax_skip)  # fmt: skip
+"""First steps whose result has no axes where a chunk is empty, or which raise there."""
 
 
 def reduced_first(table: Table, least: int) -> Table:
@@ -106,7 +107,7 @@ class _ReducingFirst:
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
         for key, node in self._tasks.items():
-            if has_join_inside(node) and _reduces_inside(node):
+            if has_join_inside(node) and any(map(steps_after, made_of(node))):
                 parts = self._parts(key, node)
                 if parts is not None:
                     found[parts.first] = parts
@@ -342,12 +343,6 @@ def _path(join: Task, inner: Mapping[Any, Any], counts: Mapping[Any, int]) -> li
         if steps_after(user):
             return found
     return None
-
-
-def _reduces_inside(node: Any) -> bool:
-    """Return whether a task that others are fused into has a first step of a reduction in it."""
-    inside = fused_into(node)
-    return any(map(_reduces_inside, inside)) if inside else bool(steps_after(node))
 
 
 def _takes_all(inner: Mapping[Any, Any], key: Any, parts: _Parts) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,11 +21,18 @@ from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
+from gpusched.graph.functions.reductionsteps import Step, is_step, step_of, steps_after
 from gpusched.graph.passes.families import grid_of
-from gpusched.graph.passes.reductionsteps import Step, is_step, step_of, steps_after
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.unsplitting import piece_of, unsplit
-from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, references
+from gpusched.graph.subgraph import (
+    depth_first,
+    fused_into,
+    last_task,
+    layer_of,
+    made_of,
+    references,
+)
 
 Index = tuple[slice, ...]
 
@@ -85,7 +92,7 @@ def _may_reduce_pieces(table: Table, pieces: Mapping[Any, Index]) -> bool:
         axes = _reduced_axes(node) if _reduces(node) else set[int]()
         if not axes:
             return False
-        if not axes.isdisjoint(_begun(_cuts_inside(node))):
+        if not axes.isdisjoint(_begun(filter(None, map(_piece, made_of(node))))):
             return True
         given = not axes.isdisjoint(cut) and not pieces.keys().isdisjoint(node.dependencies)
         return given and all(map(is_of_pieces, node.dependencies))
@@ -103,26 +110,14 @@ def _begun(pieces: Iterable[Index]) -> set[int]:
     return {axis for index in pieces for axis, each in enumerate(index) if each.start}
 
 
-def _cuts_inside(node: Any) -> Iterator[Index]:
-    for each in fused_into(node):
-        index = _piece(each)
-        if index is not None:
-            yield index
-        yield from _cuts_inside(each)
-
-
 def _reduced_axes(node: Any) -> set[int]:
     """Return the axes along which first steps of reductions reduce that are fused into a task."""
-    found = set[int]()
-    for each in fused_into(node):
-        found |= _reduced_axes(each)
-        if steps_after(each):
-            found.update(each.kwargs["axis"])
-    return found
+    firsts = filter(steps_after, made_of(node))
+    return set[int]().union(*(each.kwargs["axis"] for each in firsts))
 
 
 def _calls_take(node: Any) -> bool:
-    return getattr(node, "func", None) is take or any(map(_calls_take, fused_into(node)))
+    return any(getattr(each, "func", None) is take for each in made_of(node))
 
 
 def _reduces(node: Any) -> bool:

@@ -13,8 +13,8 @@ from itertools import combinations, islice, product
 from typing import Any
 
 from gpusched.adapters.tasks import DataNode, Task, TaskRef, execute_subgraph
+from gpusched.graph.functions.independence import Divided
 from gpusched.graph.functions.partials import applied, is_shown, shows_one_element
-from gpusched.graph.passes.independence import Divided
 from gpusched.graph.passes.table import Table
 from gpusched.graph.subgraph import fused_into
 

@@ -18,8 +18,8 @@ from gpusched.adapters.tasks import (
     TaskRef,
     is_container,
 )
-from gpusched.graph.functions.known import is_first_step
 from gpusched.graph.functions.partials import bare, shows_one_element
+from gpusched.graph.functions.reductionsteps import is_first_step
 from gpusched.graph.passes.fitting import Needed
 from gpusched.graph.passes.joins import joined
 from gpusched.graph.subgraph import evaluate, last_task, layer_of, result_key
@@ -154,7 +154,7 @@ class Sizes:
         Parameters
         ----------
         node
-            A task for which `gpusched.graph.functions.known.is_first_step` is true.
+            A task for which `gpusched.graph.functions.reductionsteps.is_first_step` is true.
 
         Notes
         -----

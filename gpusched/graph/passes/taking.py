@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -12,9 +12,9 @@ from dask.array import chunk
 from dask.utils import key_split
 
 from gpusched.adapters.arrays import concatenate2, concatenate_arrays, take
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
 from gpusched.graph.passes.table import block_of
-from gpusched.graph.subgraph import evaluate, fused_into
+from gpusched.graph.subgraph import evaluate, made_of
 
 Lengths = tuple[int, ...]
 
@@ -118,7 +118,7 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
     >>> taken.positions
     array([0, 0, 1])
     """
-    functions = [*_functions(node)]
+    functions = [each.func for each in made_of(node) if type(each) is Task]
     if not functions or not all(any(f is each for each in _TAKING) for f in functions):
         return None
     if len(node.dependencies) > 2 and node.func is not concatenate_arrays:
@@ -155,14 +155,6 @@ def taken_by(node: Any, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengt
 
 _TAKING = take, getitem, chunk.getitem, concatenate_arrays
 """Functions that take, cut, and put in order; those of others may not be hashable."""
-
-
-def _functions(node: Any) -> Iterator[Any]:
-    """Yield what a task calls, and those that are fused into it."""
-    if type(node) is Task and node.func is not execute_subgraph:
-        yield node.func
-    for each in fused_into(node):
-        yield from _functions(each)
 
 
 def _of_chunk(array: Any, marked: Any, lengths_of: Callable[[Any], Lengths | None]) -> Taken:

@@ -3,10 +3,10 @@
 dask cuts chunks into pieces to make their results fit each other (`unify_chunks`), or for fear of
 what a function makes of them (`sliding_window_view`), and each piece goes a way of its own to the
 result, three or four tasks long. Where all pieces of a chunk go the same way, and what is computed
-of each position comes from that position alone (`gpusched.graph.passes.independence`), the chunk
-may as well go it: a rolling mean of 10 chunks was 1,408 tasks, and is 59. What pieces are computed
-with may be taken of another chunk, position by position (`gpusched.graph.passes.taking`), such as
-the means of the days' months: days without them were 1,730 tasks, and are 25.
+of each position comes from that position alone (`gpusched.graph.functions.independence`), the
+chunk may as well go it: a rolling mean of 10 chunks was 1,408 tasks, and is 59. What pieces are
+computed with may be taken of another chunk, position by position (`gpusched.graph.passes.taking`),
+such as the means of the days' months: days without them were 1,730 tasks, and are 25.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.breaks import GraphBreak
+from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.passes.cutting import cuts_of
-from gpusched.graph.passes.families import Family, Place, coarse, grid_of, leaves, nested
+from gpusched.graph.passes.families import Family, Place, coarse, grid_of, nested
 from gpusched.graph.passes.grouping import limits
-from gpusched.graph.passes.independence import Divided, results
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sized import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
-from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of
+from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, leaves
 from gpusched.roles import threads
 
 Grid = Mapping[Place, Family]

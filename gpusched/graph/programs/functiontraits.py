@@ -22,6 +22,7 @@ from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.templates import identity_of
 from gpusched.graph.safety import examination
 from gpusched.graph.safety.examination import kind_of
+from gpusched.graph.subgraph import made_of
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.record.catalogue import FUSIBLE, has, own_traits
@@ -156,11 +157,12 @@ def is_counted(task: Task, functions: Functions) -> bool:
 
     A program is what counts it, be there anything to fuse or not.
     """
-    if task.func is execute_subgraph:
-        inner = task.args[0].values()
-        return any(is_counted(node, functions) for node in inner if type(node) is Task)
-    function, kwargs = called(task)
-    return functions.traits(function, task.args, kwargs).refused
+    for node in made_of(task):
+        if type(node) is Task:
+            function, kwargs = called(node)
+            if functions.traits(function, node.args, kwargs).refused:
+                return True
+    return False
 
 
 def called(task: Task) -> tuple[Any, dict[str, Any]]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched import events
-from gpusched.adapters.arrays import pass_located, piecewise
+from gpusched.adapters.arrays import pass_located
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -28,13 +28,11 @@ from gpusched.adapters.tasks import (
 from gpusched.breaks import GraphBreak
 from gpusched.graph import subgraph
 from gpusched.graph.functions.known import (
-    are_numbers,
     enforced,
     exact_for,
     last_for,
     located,
     of_ndim,
-    piecewise_of_numbers,
 )
 from gpusched.graph.functions.lonejoins import copied_by_joining, of_one, only_part, own_part
 from gpusched.graph.functions.partials import applied, name_of
@@ -226,9 +224,6 @@ class _Translation:
                 return self.step(task.key, found.function, args, kwargs)
         function, given = called(task)
         kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
-        plain = {k: self.plain(a) for k, a in kwargs.items()} if task.func is piecewise else {}
-        if plain and are_numbers(**plain):
-            return self.step(task.key, piecewise_of_numbers, args, kwargs)
         wanted = enforces(task)
         if wanted is not None:
             result = self.step(task.key, function, args, kwargs)

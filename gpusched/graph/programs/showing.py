@@ -10,14 +10,13 @@ from gpusched.adapters.tasks import (
     GraphNode,
     Task,
     TaskRef,
-    execute_subgraph,
     is_container,
 )
 from gpusched.graph.functions.partials import callables
 from gpusched.graph.functions.unrecorded import sees
 from gpusched.graph.programs.functiontraits import called
 from gpusched.graph.programs.program import Program
-from gpusched.graph.subgraph import copied
+from gpusched.graph.subgraph import copied, made_of
 from gpusched.record.steps import ProgramStep
 
 
@@ -31,7 +30,7 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
     seeing: dict[Any, bool] = {}
     found = {key for key in wanted if type(key) is tuple}
     for node in graph.values():
-        if type(node) is Task and _sees(node, seeing):
+        if any(type(each) is Task and _sees(each, seeing) for each in made_of(node)):
             found |= node.dependencies
     if not found:
         return graph
@@ -58,9 +57,6 @@ def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
     """Return whether a task calls a function that may see how its chunks are laid out in memory."""
     if type(task.func) is Program and not any(map(_is_callable, task.args)):
         return task.func.sees
-    if task.func is execute_subgraph:
-        inner = task.args[0].values()
-        return any(_sees(node, known_ones) for node in inner if type(node) is Task)
     function, kwargs = called(task)
     given = tuple(_literals((*task.args, *kwargs.values())))
     key = id(function), *map(id, callables([each for each in given if type(each) is not TaskRef]))

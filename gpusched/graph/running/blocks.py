@@ -34,8 +34,8 @@ from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded
-from gpusched.graph.functions.firststeps import after
 from gpusched.graph.functions.known import exact_for, plain_for
+from gpusched.graph.functions.reductionsteps import after
 from gpusched.graph.running.division import (
     ORDER,
     Division,

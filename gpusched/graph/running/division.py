@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.firststeps import after
-from gpusched.graph.functions.known import is_elementwise_call, plain_for
+from gpusched.graph.functions.independence import (
+    DependentError,
+    Divided,
+    is_common,
+    operands_of,
+    result,
+)
+from gpusched.graph.functions.known import plain_for
+from gpusched.graph.functions.reductionsteps import after
 from gpusched.graph.running.layouts import in_c_order
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
@@ -41,19 +48,12 @@ HALVES = GraphBreak.DTYPE("sums of float16, each of which would be rounded")
 
 Steps = list[tuple[int, ProgramStep]]
 """Calls, each with the register of its result."""
-_SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 
 
 def is_elementwise(step: ProgramStep) -> bool:
     """Return whether each element of a call's result depends on the operands at its place only."""
-    options = {"min", "max", "a_min", "a_max"} if step.function is np.clip else set()
-    known = is_elementwise_call(step.function, len(step.args)) and step.kwargs.keys() <= options
-    return known and all(map(_is_operand, (*step.args, *step.kwargs.values())))
-
-
-def _is_operand(argument: Any) -> bool:
-    """Return whether an argument is an array of the program, a number, a dtype or a function."""
-    return type(argument) is Register or isinstance(argument, _SIMPLE) or callable(argument)
+    operands = operands_of(step.function, step.args, step.kwargs)
+    return operands is not None and all(type(k) is Register or is_common(k) for k in operands)
 
 
 def reduces(step: ProgramStep) -> bool:
@@ -187,28 +187,13 @@ def _shape(arrays: list[np.ndarray]) -> tuple[int, ...]:
 
 def _window_size(steps: Steps) -> int:
     """Return how many elements windows have; 1 if there are none."""
-    return math.prod(_window_of(step)[0] for _, step in steps if makes_windows(step))
-
-
-def _window_of(step: ProgramStep) -> tuple[int, tuple[int, ...] | None]:
-    """Return how many elements a window has, and along which axes it is, if that is known."""
-    given = dict(zip(("x", "window_shape", "axis"), step.args, strict=False)) | step.kwargs
-    shape, axes = given.get("window_shape"), given.get("axis")
-    axes = axes if isinstance(axes, tuple) else (axes,)
-    known = all(type(axis) is int and axis >= 0 for axis in axes)
-    return int(np.prod(shape)) if isinstance(shape, int | tuple) else 1, axes if known else None
-
-
-class _Divided(NamedTuple):
-    """An array with a value, or a row of values, for each position of the axis of the blocks."""
-
-    ndim: int
-    axis: int
-    """Which of its axes that is."""
-
-
-class _DependentError(Exception):
-    """A call that computes positions from others, or is not known not to."""
+    found = 1
+    for _, step in steps:
+        if makes_windows(step):
+            given = dict(zip(("x", "window_shape"), step.args, strict=False)) | step.kwargs
+            shape = given.get("window_shape")
+            found *= int(np.prod(shape)) if isinstance(shape, int | tuple) else 1
+    return found
 
 
 class _Along:
@@ -228,7 +213,8 @@ class _Along:
         self.ends: set[int] = set()
         """Registers of what is left of a block along the axis."""
         self._length = length
-        self._divided: dict[int, _Divided] = {}
+        self._divided: dict[int, Divided] = {}
+        """By register: what has a value, or a row of values, for each position."""
         self._whole: set[int] = set()
         """Registers of operands that each block has whole."""
 
@@ -239,63 +225,44 @@ class _Along:
         found = cls(values, shape[axis])
         for register, value in values.items():
             if np.ndim(value) == len(shape) and value.shape[axis] == shape[axis]:
-                found._divided[register] = _Divided(len(shape), axis)
+                found._divided[register] = Divided(len(shape), (axis,))
         try:
             for register, step in steps:
                 found._add(register, step)
-        except _DependentError:
+        except DependentError:
             return None
         return found
 
     @property
     def axes(self) -> dict[int, int]:
         """By register of what is divided, its axis."""
-        return {register: each.axis for register, each in self._divided.items()}
+        return {register: each.axes[0] for register, each in self._divided.items()}
 
     def _add(self, register: int, step: ProgramStep) -> None:
         if not self.ends.isdisjoint(step.registers):
-            raise _DependentError
-        if self._divided.keys().isdisjoint(step.registers):
+            raise DependentError
+        divided = [self._divided[k] for k in step.registers if k in self._divided]
+        if not divided:
             self.known[register] = step.call(step.function, self.known)
-        elif is_elementwise(step):
-            self._divided[register] = self._elementwise(step)
-        elif makes_windows(step):
-            self._divided[register] = self._windows(step)
+        elif reduces(step) and divided[0].axes[0] in step.kwargs["axis"]:
+            self.ends.add(register)
         else:
-            (one,) = (self._divided[k] for k in step.registers)
-            if one.axis in step.kwargs["axis"]:
-                self.ends.add(register)
-            else:
-                self._divided[register] = one
+            if is_elementwise(step):
+                for other in step.registers - self._divided.keys():
+                    self._take(other, divided[0])
+            values: Any = {**self.known, **self._divided}
+            function = plain_for(step.function)
+            self._divided[register] = step.call(
+                lambda *args, **kwargs: result(function, args, kwargs), values
+            )
 
-    def _windows(self, step: ProgramStep) -> _Divided:
-        axes = _window_of(step)[1]
-        (one,) = (self._divided[k] for k in step.registers if k in self._divided)
-        if axes is None or one.axis in axes or step.registers != {step.args[0].number}:
-            raise _DependentError
-        return _Divided(one.ndim + len(axes), one.axis)
-
-    def _elementwise(self, step: ProgramStep) -> _Divided:
-        """Return what an elementwise call returns: NumPy counts axes from the last one."""
-        places = {self._divided[k] for k in step.registers if k in self._divided}
-        place, *others = {each.axis - each.ndim for each in places}
-        if others:
-            raise _DependentError
-        for register in step.registers - self._divided.keys():
-            self._take(register, place)
-        shapes = [
-            self._divided[k].ndim if k in self._divided else np.ndim(self.known[k])
-            for k in step.registers
-        ]
-        return _Divided(max(shapes), max(shapes) + place)
-
-    def _take(self, register: int, place: int) -> None:
+    def _take(self, register: int, along: Divided) -> None:
         """Divide an operand that has a value for each position, too, or leave it whole."""
         value = self.known[register]
-        ndim = np.ndim(value)
+        ndim, place = np.ndim(value), along.axes[0] - along.ndim  # NumPy aligns the last axes.
         if ndim < -place or value.shape[place] == 1:
             self._whole.add(register)
         elif value.shape[place] == self._length and register not in self._whole:
-            self._divided[register] = _Divided(ndim, ndim + place)
+            self._divided[register] = Divided(ndim, (ndim + place,))
         else:
-            raise _DependentError
+            raise DependentError

@@ -10,10 +10,12 @@ import numpy as np
 from gpusched.backends.devices import Device, device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functions.partials import bare
+from gpusched.graph.running.division import is_elementwise
 from gpusched.plan.plan import Registers
 from gpusched.plan.shortage import HostResult
 from gpusched.record.catalogue import has
 from gpusched.record.recorded import RecordedFunction, one_of
+from gpusched.record.steps import ProgramStep
 from gpusched.store.statistics import updating
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ def run(segment: Segment, registers: Registers, count: int) -> bool:
     arrays = [a for k in segment.inputs for a in _items(registers[k]) if device_of(a) is not None]
     if not arrays:
         return False  # There is nothing to divide.
-    if not _is_elementwise(segment, registers):
+    several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
+    if not all(_may_run_in_parts(step, several) for _, step in segment.steps):
         return _left_whole(WHOLE)
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     if not shape or shape[0] < 4:
@@ -131,22 +134,22 @@ def _result(whole: Any, device: Device) -> Any:
     return HostResult(whole) if on_host else whole
 
 
-def _is_elementwise(segment: Segment, registers: Registers) -> bool:
-    several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
-    return all(
-        _elementwise(bare(step.function))
-        # To others, a tuple of arrays is one array with another axis.
-        and (bare(step.function) is one_of or not several & step.registers)
-        for _, step in segment.steps
-    )
+def _may_run_in_parts(step: ProgramStep, several: set[int]) -> bool:
+    """Return whether a call gives for some rows what it gives there for the whole.
 
-
-def _elementwise(function: Any) -> bool:
-    if isinstance(function, np.ufunc):
-        return function.signature is None
+    Parameters
+    ----------
+    step
+        The call.
+    several
+        Registers of inputs that are several arrays.
+    """
+    function = bare(step.function)
+    if function is not one_of and several & step.registers:
+        return False  # To others, a tuple of arrays is one array with another axis.
     if isinstance(function, RecordedFunction):
         return function.elementwise
-    return has(function, "elementwise")
+    return has(function, "passes") or is_elementwise(step)
 
 
 def _bounds(length: int, count: int) -> list[tuple[int, int]]:

@@ -1,6 +1,8 @@
-"""Whether a task computes each position along some axes of its chunks from that position alone.
+"""Whether calls compute each position along some axes of arrays from that position alone.
 
-Such a task gives for a whole chunk what it gives for the pieces of the chunk, put together.
+Such a call gives for a whole chunk what it gives for the pieces of the chunk, put together. So
+tasks of pieces become those of chunks (`gpusched.graph.passes`), and calls without kernels run on
+blocks of a chunk (`gpusched.graph.running.division`).
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.firststeps import are_dask_s
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied, is_shown
+from gpusched.graph.functions.reductionsteps import are_dask_s, is_of_reductions
 from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
 
-NUMBERS = (bool, int, float, complex, np.generic, type(None))
-"""Types of operands that are the same for all elements."""
+_COMMON = (bool, int, float, complex, np.generic, np.dtype, type, type(None))
+_ARRAYS = "__array__", "__array_interface__", "__array_ufunc__"
+"""Attributes of what NumPy makes arrays of, or asks what to do with one."""
+_BOUNDS = frozenset(["min", "max", "a_min", "a_max"])
+"""Options of `numpy.clip` that are operands."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     --------
     >>> import operator
     >>> from gpusched.adapters.tasks import Task, TaskRef
-    >>> from gpusched.graph.passes.independence import Divided, results
+    >>> from gpusched.graph.functions.independence import Divided, results
     >>> halves = Task("y", operator.truediv, TaskRef("x"), 2)
     >>> results(halves, {"x": Divided(2, (1,))})
     {'y': Divided(ndim=2, axes=(1,))}
@@ -79,7 +84,7 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     found: dict[Any, Any] = {}
 
     def call(called: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
-        return _called(called.func, args, kwargs)
+        return result(called.func, args, kwargs)
 
     if not task.dependencies <= given.keys():
         return None
@@ -90,24 +95,37 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     return found
 
 
-def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Return what a call returns."""
+def result(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a call returns, if it computes each position of what is `Divided` alone.
+
+    Raises
+    ------
+    DependentError
+        If it does not, or is not known to.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.independence import Divided, result
+    >>> result(np.add, [Divided(2, (1,)), Divided(1, (0,))], {})
+    Divided(ndim=2, axes=(1,))
+    """
     if type(function) is Compose:
-        found = _called(function.first, args, kwargs)
+        found = result(function.first, args, kwargs)
         for each in function.funcs:
-            found = _called(each, [found], {})
+            found = result(each, [found], {})
         return found
     function, given, kwargs = applied(function, args, kwargs)
     if function is enforce_dtype:
         inner, dtype = kwargs.pop("enforce_dtype_function"), kwargs.pop("enforce_dtype")
-        return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
-    if is_elementwise_call(function, len(given)):
-        return _elementwise(list(given), kwargs)
+        return _converted(result(inner, given, kwargs), astype_dtype=dtype)
+    operands = operands_of(function, given, kwargs)
+    if operands is not None:
+        return _elementwise(operands)
     if is_shown(function, given, kwargs):
         return _shown(*given)
     rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
-    if rule is None:
-        rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
+    if rule is None and (has(function, "picks") or is_of_reductions(function)):
+        rule = _picked if has(function, "picks") else _reduced
     if rule is None:
         raise DependentError
     try:
@@ -117,16 +135,37 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return rule(*bound.args, **bound.kwargs)
 
 
-def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
-    arrays = [each for each in args if type(each) is Divided]
-    if kwargs or not arrays:
+def operands_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
+    """Return what an elementwise call is given, of which some is for each element; None for others.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.independence import operands_of
+    >>> operands_of(np.clip, ("x",), {"max": 1}), operands_of(np.add, ("x", 1), {"where": "x"})
+    (['x', 1], None)
+    """
+    options: Any = _BOUNDS if function is np.clip else ()
+    if kwargs.keys() - options or not is_elementwise_call(function, len(args)):
+        return None
+    return [*args, *kwargs.values()]
+
+
+def is_common(operand: Any) -> bool:
+    """Return whether an operand is the same for all elements: a number, a dtype or a function."""
+    plain = callable(operand) and not any(hasattr(operand, name) for name in _ARRAYS)
+    return plain or isinstance(operand, _COMMON)
+
+
+def _elementwise(operands: list[Any]) -> Divided:
+    arrays = [each for each in operands if type(each) is Divided]
+    if not arrays:
         raise DependentError
     found = max(arrays, key=lambda each: each.ndim)
     # NumPy aligns the last axes.
     if any(each.aligned(found.ndim) != found for each in arrays):
         raise DependentError
-    rest = (each for each in args if type(each) is not Divided)
-    if not all(isinstance(each, NUMBERS) or _is_broadcast(each, found) for each in rest):
+    rest = (each for each in operands if type(each) is not Divided)
+    if not all(is_common(each) or _is_broadcast(each, found) for each in rest):
         raise DependentError
     return found
 
@@ -233,9 +272,6 @@ def _picked(x: Any, index: Any) -> Divided:
         raise DependentError
     return x
 
-
-_TRAITS: dict[str, Callable[..., Divided]] = {"picks": _picked, "first": _reduced}
-"""What functions with a trait return."""
 
 _FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
     (chunk.astype, _converted),
