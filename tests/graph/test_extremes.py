@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.arrays import nanargmin
+from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.extremes import FirstOfChunk, first_for, recorded
 from gpusched.graph.functions.known import exact_for
 from gpusched.record.recorded import Sealed
@@ -28,6 +29,10 @@ NAMES = ("argmax", "argmin", "nanargmax", "nanargmin")
 def values(dtype: str = "f8", *shape: int) -> np.ndarray:
     low, high = (0, 2) if dtype == "?" else (0, 5) if dtype[0] == "u" else (-2, 3)
     return RANDOM.integers(low, high, shape or (23, 17)).astype(dtype)
+
+
+def seeing(places: np.ndarray) -> np.ndarray:
+    return places + np.array(places.strides).sum()
 
 
 def same(made: Any, expected: Any = None) -> Any:
@@ -58,6 +63,15 @@ def test_one_kernel_for_each_chunk(name: str, axis: Any) -> None:
     assert counted.launches == 9
     assert counted.bytes_read == x.nbytes
     assert not counted.breaks
+
+
+@pytest.mark.usefixtures("everything_fused", "no_compiler")
+@pytest.mark.parametrize("name", NAMES)
+def test_one_kernel_where_a_function_sees_how_results_are_laid_out(name: str) -> None:
+    x = da.from_array(values("f8", 6, 5, 4), chunks=(3, 5, 2))
+    counted = same(lambda: getattr(da, name)(x, axis=0).map_blocks(seeing, dtype=np.int64))
+    assert counted.fused_tasks == 4
+    assert not [why for _, why in counted.breaks if why.kind is GraphBreak.LAYOUT]
 
 
 @pytest.mark.usefixtures("everything_fused", "no_compiler")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpusched
+from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.lonejoins import own_part
 from tests.tiers import exhaustive
 
@@ -133,3 +134,16 @@ def test_a_part_alone_is_copied() -> None:
     assert found.flags.c_contiguous
     assert not np.shares_memory(found, array)
     np.testing.assert_array_equal(found, array)
+
+
+def test_a_chunk_in_another_order_is_copied_as_dask_copies_it_behind_its_kernel() -> None:
+    x = da.from_array(values("C"), chunks=(7, 5, 3), name=False)
+    y = (x * 2 + 1).T
+    z = y.map_blocks(lambda each: np.sort(each, axis=1)[:, 0], drop_axis=1, dtype=y.dtype)
+    with gpusched.disable():
+        expected = z.compute(scheduler="sync")
+    gpusched.reset_statistics()
+    np.testing.assert_array_equal(z.compute(scheduler="sync"), expected)
+    statistics = gpusched.statistics()
+    assert statistics.launches == 2
+    assert not [why for _, why in statistics.breaks if why.kind is GraphBreak.LAYOUT]

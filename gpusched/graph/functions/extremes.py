@@ -54,8 +54,11 @@ class FirstOfChunk(StandIn):
         """Return values, places in the chunk, its shape and the axes, found as dask finds them."""
         del offset
         along = _along(array, axis)
-        found = (f(array, axis=along, keepdims=True) for f in SEARCHES[self.combine, self.skip])
-        return (*found, array.shape, axis, self.combine)
+        value, place = (f(array, axis=along, keepdims=True)
+                        for f in SEARCHES[self.combine, self.skip])  # fmt: skip
+        # NumPy's places have a stride of 0 along axes that are kept, which a kernel's have not.
+        place = place.reshape(-1).reshape(place.shape)
+        return value, place, array.shape, axis, self.combine
 
     def record(self, array: LazyChunk, axis: tuple[int, ...], offset: Any) -> Any:
         """Return the same of a lazy chunk; what no kernel finds, NumPy does of the array."""

@@ -61,8 +61,10 @@ def own_part(part: Any) -> Any:
 
 
 def recorded_own_part(part: Any) -> Any:
-    """`own_part`, of which kernels need no copy."""
-    return np.concatenate([part]) if isinstance(part, LazyChunk) else own_part(part)
+    """`own_part`, of which kernels need no copy; others see one in C order, as dask's is."""
+    if not (isinstance(part, LazyChunk) and part.ndim):
+        return own_part(part)
+    return recorded_join([part], (1,) * part.ndim)
 
 
 def recorded_join(arrays: Any, shape: Any) -> Any:
