@@ -405,6 +405,8 @@ def _reports() -> None:
         ("arcsin arccos", "fabs({0}) > {P}(1)"),
         ("arccosh", "{0} < {P}(1)"),
         ("arctanh", "fabs({0}) >= {P}(1)"),
+        # Infinity follows the largest number where the other operand is infinite, too.
+        ("nextafter", "(fabs({0}) < {P}(inf)) & (fabs(nextafter({0}, {1})) == {P}(inf))"),
     ):
         for name in names.split():
             OPERATIONS[name].tests["f"] = outside

@@ -112,15 +112,16 @@ def _hides(node: Apply) -> bool:
     """Return whether an operand may not matter to a result.
 
     Of a constant NaN or infinity, one to the power of anything, and the zero that an integer is
-    multiplied by or masked with, the compiler may know the result.
+    multiplied by or masked with, the compiler may know the result; so it may of two integers that
+    are made of the same one, such as their difference.
     """
     if node.operation in DEFINED or has(node.operation, "hiding"):
         return True
     constants = [a.value for a in node.arguments if isinstance(a, Scalar)]
+    if node.dtype.kind in "biu" and len(node.arguments) > 1:
+        return not (constants and has(node.operation, "keeping"))
     if not constants:
         return False
-    if node.dtype.kind in "biu":
-        return not has(node.operation, "keeping")
     powers = node.operation in ("power", "float_power")
     limits = (math.inf, -math.inf, *(0, 1) * powers)
     return any(c != c or c in limits for c in constants)

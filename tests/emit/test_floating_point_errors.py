@@ -116,6 +116,7 @@ CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "cast": (lambda x: (1 / x).astype("i2"), DIVIDE),
     "function hides": (lambda x: np.where(x > 0, np.log(rounded(x)), 0), OVERFLOW),
     "sign only": (lambda x: np.copysign(1, rounded(x)), OVERFLOW),
+    "next": (lambda x: np.nextafter(np.where(x == 0, np.finfo(x.dtype).max, x), np.inf), OVERFLOW),
 }
 
 
@@ -131,16 +132,26 @@ def test_an_error_is_found_wherever_it_is(name: str, dtype: str, position: int) 
     assert errors_of(recording, values) & wanted
 
 
+def no_bits(x: Any) -> Any:
+    return x & ~x
+
+
+def nothing(x: Any) -> Any:
+    return np.maximum(x, x) - x
+
+
 @pytest.mark.parametrize("call", [
     lambda x: (1 / x) ** 0,
     lambda x: 1.0 ** (1 / x),
     lambda x: np.maximum(1 / x, math.nan),
     lambda x: np.clip(1 / x, math.nan, 1),
     lambda x: (1 / x).astype("i8") * 0,
+    lambda x: no_bits((1 / x).astype("i8")),
+    lambda x: nothing((1 / x).astype("i8")),
     lambda x: np.hypot(1 / x, math.inf),
     lambda x: np.fmin(1 / x, -math.inf),
 ])  # fmt: skip
-def test_an_error_is_found_where_a_constant_makes_the_result(call: Callable[..., Any]) -> None:
+def test_an_error_is_found_where_the_result_is_known(call: Callable[..., Any]) -> None:
     values = np.full(NUMBER, 1.5)
     values[NUMBER // 2] = 0
     with np.errstate(invalid="ignore"):  # of the conversion, which is tested itself
