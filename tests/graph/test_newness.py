@@ -75,3 +75,19 @@ def test_what_functions_read_may_have_changed() -> None:
     scale = 3.0
     np.testing.assert_array_equal(found.compute(scheduler="sync"), np.full((4, 6), 4.0))
     assert [what for _, what in gpusched.statistics().recorded] == [newness.FIRST, newness.CHANGED]
+
+
+@pytest.mark.parametrize("dtype", [">f4", "m8[s]", np.longdouble, "U8"])
+def test_calls_before_one_that_gives_what_no_kernel_has_are_recorded_once(dtype: Any) -> None:
+    x = da.from_array(np.arange(48.0).reshape(6, 8), chunks=(2, 4))
+    y = (x * 2 + 1).astype(dtype)
+    with gpusched.disable():
+        expected = y.compute(scheduler="sync")
+    for _ in range(2):
+        found = y.compute(scheduler="sync")
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+    counts = gpusched.statistics()
+    assert counts.recorded.total() == 1
+    assert counts.fused_tasks == 12
+    assert counts.breaks.total() == 12

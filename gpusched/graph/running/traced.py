@@ -39,7 +39,7 @@ Call = tuple[int, Callable[..., Any], ProgramStep]
 
 
 class StoppedError(UnrecordableError):
-    """A function of the user's has done what cannot be recorded."""
+    """A call has done what cannot be recorded: those before and after it are, without it."""
 
 
 class Trace:
@@ -64,6 +64,8 @@ class Trace:
     ------
     UnrecordableError
         If they cannot be recorded.
+    StoppedError
+        If one of them cannot, or gives something else than arrays, of which no plan can be kept.
     """
 
     def __init__(self, segment: Segment, recorder: Recorder, inputs: tuple[Any, ...],
@@ -104,6 +106,10 @@ class Trace:
             local[register] = inlining.follow(self.recorder, register, given, call)
         else:
             local[register] = step.call(function, local)
+        escape = self.recorder.escape
+        others = escape is not None and escape.kind is GraphBreak.NOT_ARRAYS
+        if others and register not in self.segment.users:
+            raise StoppedError(escape)
 
     @property
     def arrays(self) -> tuple[tuple[int, int], ...]:
