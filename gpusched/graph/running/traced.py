@@ -106,10 +106,9 @@ class Trace:
             local[register] = inlining.follow(self.recorder, register, given, call)
         else:
             local[register] = step.call(function, local)
-        escape = self.recorder.escape
-        others = escape is not None and escape.kind is GraphBreak.NOT_ARRAYS
-        if others and register not in self.segment.users:
-            raise StoppedError(escape)
+        why, theirs = self.recorder.escape, register in self.segment.users
+        if why is not None and why.kind is GraphBreak.NOT_ARRAYS and not theirs:
+            raise StoppedError(why)
 
     @property
     def arrays(self) -> tuple[tuple[int, int], ...]:
