@@ -107,8 +107,9 @@ class Trace:
         else:
             local[register] = step.call(function, local)
         escape = self.recorder.escape
-        others = escape is not None and escape.kind is GraphBreak.NOT_ARRAYS
-        if others and register not in self.segment.users:
+        if escape is None or register in self.segment.users:
+            return
+        if escape.kind is GraphBreak.NOT_ARRAYS:
             raise StoppedError(escape)
 
     @property
