@@ -107,7 +107,7 @@ class Trace:
         else:
             local[register] = step.call(function, local)
         escape = self.recorder.escape
-        if escape is None or register in self.segment.users:
+        if escape is None or self.recorder.moved or register in self.segment.users:
             return
         if escape.kind is GraphBreak.NOT_ARRAYS:
             raise StoppedError(escape)
