@@ -106,9 +106,11 @@ class Trace:
             local[register] = inlining.follow(self.recorder, register, given, call)
         else:
             local[register] = step.call(function, local)
-        why, theirs = self.recorder.escape, register in self.segment.users
-        if why is not None and why.kind is GraphBreak.NOT_ARRAYS and not theirs:
-            raise StoppedError(why)
+        escape = self.recorder.escape
+        if escape is None or self.recorder.moved or register in self.segment.users:
+            return
+        if escape.kind is GraphBreak.NOT_ARRAYS:
+            raise StoppedError(escape)
 
     @property
     def arrays(self) -> tuple[tuple[int, int], ...]:
