@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from dask.array.core import concatenate_shaped
+from dask.utils import methodcaller
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +55,40 @@ def test_operands_that_are_broadcast_are_not_divided(shape: tuple[int, ...]) -> 
     whole = program(*CHAIN)(x, y)
     with shortage.in_pieces(4):
         np.testing.assert_array_equal(program(*CHAIN)(x, y), whole)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs"),
+    [
+        (np.add, (Register(0), Register(0)), {"dtype": np.dtype("f4")}),
+        (np.add, (Register(0), Register(0)), {"casting": "same_kind"}),
+        (partial(np.add, 2), (Register(0),), {}),
+        (partial(np.where, True), (Register(0), Register(0)), {}),
+        (methodcaller("astype"), (Register(0), "f4"), {}),
+        (methodcaller("astype"), (Register(0),), {"dtype": np.dtype("f4"), "copy": False}),
+        (np.modf, (Register(0),), {}),
+        (np.clip, (Register(0),), {"min": Register(0), "max": 0.5}),
+    ],
+)
+def test_options_that_hold_for_all_elements_leave_calls_in_parts(
+    x: np.ndarray, monkeypatch: pytest.MonkeyPatch, function: Any, args: Any, kwargs: Any
+) -> None:
+    ran = []
+    monkeypatch.setattr(pieces, "run", lambda *a, run=pieces.run: ran.append(run(*a)) or ran[-1])
+    called = Program((ProgramStep(function, args, kwargs, True),), 1)
+    whole = called(x)
+    with shortage.in_pieces(3):
+        np.testing.assert_array_equal(called(x), whole)
+    assert ran == [True]
+
+
+@pytest.mark.filterwarnings("ignore:'where' used without 'out'")
+def test_an_array_among_options_leaves_calls_whole(x: np.ndarray) -> None:
+    where = np.arange(ROWS)[:, None] % 2 == 0
+    called = Program((ProgramStep(np.sqrt, (Register(0),), {"where": where}, True),), 1)
+    with shortage.in_pieces(3):
+        found = called(x)
+    np.testing.assert_array_equal(found[::2], np.sqrt(x[::2]))
 
 
 def normalize(a: Any, b: Any) -> Any:

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpusched.backends.devices import Device, device_of
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.functions.partials import bare
-from gpusched.graph.running.division import is_elementwise
-from gpusched.plan.plan import Registers
+from gpusched.graph.functions.independence import is_common, operands_of
+from gpusched.graph.functions.partials import applied, bare
+from gpusched.plan.plan import Register, Registers
 from gpusched.plan.shortage import HostResult
 from gpusched.record.catalogue import has
 from gpusched.record.recorded import RecordedFunction, one_of
@@ -149,7 +149,23 @@ def _may_run_in_parts(step: ProgramStep, several: set[int]) -> bool:
         return False  # To others, a tuple of arrays is one array with another axis.
     if isinstance(function, RecordedFunction):
         return function.elementwise
-    return has(function, "passes") or is_elementwise(step)
+    return has(function, "passes") or _is_elementwise(step)
+
+
+def _is_elementwise(step: ProgramStep) -> bool:
+    """Return whether a call is elementwise, and given as a whole what is no part of a chunk."""
+    function, args, kwargs = applied(step.function, step.args, step.kwargs)
+    others = {name: kwargs[name] for name in kwargs.keys() - _OF_NO_PLACE}
+    operands: Any = operands_of(function, args, others)
+    if isinstance(function, np.ufunc) and function.signature is None:
+        operands = args if len(args) == function.nin and not others else None
+    return operands is not None and all(
+        type(each) in (Register, str) or is_common(each) for each in operands
+    )
+
+
+_OF_NO_PLACE = frozenset(["casting", "copy", "dtype", "order"])
+"""Options that are the same for all elements, of ufuncs and of `astype`."""
 
 
 def _bounds(length: int, count: int) -> list[tuple[int, int]]:
