@@ -85,8 +85,8 @@ class GraphBreak(enum.Enum):
     # What a task does with lazy chunks.
     VALUES = _KEEP + _ANEW
     NOT_ARRAYS = (
-        "convert to a dtype that kernels have: what follows is called as NumPy has it, and the "
-        "task is " + _ANEW
+        "convert to a dtype that kernels have: NumPy computes this call, apart from those before "
+        "and after it"
     )
     CHANGES = (
         "return a new array instead of changing one, and use slices instead of loops over an array"
