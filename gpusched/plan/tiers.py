@@ -108,6 +108,9 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     """
     handles = [each for each in kernels if isinstance(each, Handle)]
     waiting = [each for each in handles if not each.ready and each.error is None]
+    # First chunks take up to twice as long as later ones, as their memory is new, and more on a
+    # busy machine: what is left is expected to take as long as the shortest so far, of two.
+    expected = min([seconds, *(handle.least * len(waiting) for handle in waiting)])
     for handle in waiting:
         handle.count(seconds / len(waiting), graph)
     if config.word("fusion.compile") != BACKGROUND or all(handle.urgent for handle in waiting):
@@ -116,9 +119,9 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])
     # Files are looked at only where it matters: most short runs are worth nothing in any case.
     starting = service.starting() if noted else 0.0
-    gain = worthwhile.gain(waiting, seconds, left, starting, at_once)
+    gain = worthwhile.gain(waiting, expected, left, starting, at_once)
     if gain > 0 and not noted:
-        gain = worthwhile.gain(waiting, seconds, left, service.starting(), at_once)
+        gain = worthwhile.gain(waiting, expected, left, service.starting(), at_once)
     if gain > 0:
         background.request(waiting, gain)
     elif noted and not all(handle.requested for handle in waiting):

@@ -134,6 +134,8 @@ class Handle:
         """Seconds that have been spent doing without it, in all threads."""
         self.repeated = False
         """Whether several graphs have done without it."""
+        self.least = 0.0
+        """Seconds of the shortest run without it; 0 before the first."""
         self._graph = ""
         self._looked = False
         self._looking = forks.lock()
@@ -177,6 +179,7 @@ class Handle:
     def count(self, seconds: float, graph: str) -> None:
         """Note what has been spent doing without it, for a graph; empty if that is not known."""
         self.spent += seconds
+        self.least = min(seconds, self.least or seconds)
         self.repeated |= bool(graph and self._graph) and graph != self._graph
         self._graph = graph or self._graph
 
