@@ -130,8 +130,9 @@ def pipeline(
     vector: int | None, interleave: int = 0, apart: bool = False, silent: bool = False
 ) -> type[Tuned]:
     """Return the pipeline for vectors of so many bits, as wide as they get if None."""
-    choices = {"vector": vector or WIDEST, "interleave": interleave, "apart": apart}
-    return type("Tuned", (Tuned,), {**choices, "silent": silent})
+    choices = {"vector": vector or WIDEST, "interleave": interleave, "apart": apart,
+               "silent": silent}  # fmt: skip
+    return type("Tuned", (Tuned,), choices)
 
 
 @cache
@@ -149,7 +150,7 @@ def _math(name: str) -> Any:
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
-_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, "bits", "is_worse", "unseen"]
+_PRIMITIVES = [*hostloops.BOUND, *scalar_math.ARITHMETIC, *scalar_math.BITWISE]
 
 
 def namespace(text: str, fast: bool = False) -> dict[str, Any]:

@@ -179,10 +179,8 @@ def namespace() -> dict[str, Any]:
     bound = {name: getattr(np, name) for name in names}
     bound |= {name: getattr(np, name.removeprefix("to_")) for name in scalar_math.INTEGERS}
     bound |= {name: scalar_math.numpy_function(name) for name in scalar_math.math_names()}
-    local = {
-        name: globals()[name]
-        for name in (*BOUND, *scalar_math.HALVES, "bits", "is_worse", "unseen")
-    }
+    own = (*BOUND, *scalar_math.HALVES, *scalar_math.BITWISE)
+    local = {name: globals()[name] for name in own}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
 

@@ -25,6 +25,9 @@ HALVES = ["from_float16", "to_float16", "round_to_float16"]
 """Names that convert an element of float16 to float32, a number to such an element, and a number to
 the float32 that is equal to the nearest float16."""
 
+BITWISE = ["bits", "is_worse", "unseen"]
+"""What asks for the width of an integer, and for the bits of floats."""
+
 
 def split(name: str) -> tuple[str, type[Any]]:
     """Return the function and the dtype of a name such as ``exp_f32``."""

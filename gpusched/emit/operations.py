@@ -78,6 +78,10 @@ class Operation:
             return None if "bitwise" in self.traits else found.get("e", found.get("f"))
         return found.get("q", found.get("i")) if dtype == np.int64 else found.get(dtype.kind)
 
+    def errors(self, kind: str) -> int:
+        """Return the errors that NumPy may report of it, but of rounding its result to float16."""
+        return mask(self.reports.get(kind, ""))
+
 
 SEARCHED = 12
 """Steps of the longest search: tables of 4,095 numbers, which stay in the cache beside chunks."""
@@ -443,7 +447,7 @@ def reports(name: str, operand: np.dtype, result: np.dtype) -> int:
         narrower = operand.kind == result.kind == "f" and result.itemsize < operand.itemsize
         return mask("over under") if narrower else 0
     found = named(name)
-    errors = mask(found.reports.get(operand.kind, ""))
+    errors = found.errors(operand.kind)
     rounds = result == HALF and operand == HALF and "exact" not in found.traits
     # What a float32 holds may be beyond float16.
     return errors | mask("over under" if found.heavy else "under") if rounds else errors

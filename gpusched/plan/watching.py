@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gpusched.emit.dtypes import HALF
-from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by, mask
+from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by
 from gpusched.emit.kernel import FIRSTS, MOMENTS, Test
 from gpusched.emit.operations import DEFINED, has, named
 from gpusched.plan.expression import Apply, Node, Reduce, Scalar
@@ -48,7 +48,8 @@ def watched(
             if id(node) not in needed:
                 tests.append(Test(number, ("wrong",), shown=True))
         elif node.reports:
-            tests.append(Test(number, found_by(node.reports, _possible(node))))
+            possible = named(node.operation).errors(node.arguments[0].dtype.kind)
+            tests.append(Test(number, found_by(node.reports, possible)))
         # What is tested by its operands need not be computed for that.
         computed = id(node) in needed or (node.reports and (shown or not _own_test(node)))
         if computed and not _hides(node):
@@ -69,11 +70,6 @@ def _raises(node: Apply) -> bool:
 def _own_test(node: Apply) -> bool:
     """Return whether operands alone show the errors of an operation."""
     return node.arguments[0].dtype.kind in named(node.operation).tests
-
-
-def _possible(node: Apply) -> int:
-    """Return the errors that NumPy may report of an operation, but of rounding its result."""
-    return mask(named(node.operation).reports.get(node.arguments[0].dtype.kind, ""))
 
 
 def chosen(order: list[Apply]) -> set[int]:

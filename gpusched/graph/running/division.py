@@ -239,18 +239,20 @@ class _Along:
         return {register: each.axes[0] for register, each in self._divided.items()}
 
     def _add(self, register: int, step: ProgramStep) -> None:
-        if not self.ends.isdisjoint(step.registers):
+        registers = step.registers
+        if not self.ends.isdisjoint(registers):
             raise DependentError
-        divided = [self._divided[k] for k in step.registers if k in self._divided]
+        divided = [self._divided[k] for k in registers if k in self._divided]
         if not divided:
             self.known[register] = step.call(step.function, self.known)
         elif reduces(step) and divided[0].axes[0] in step.kwargs["axis"]:
             self.ends.add(register)
         else:
             if is_elementwise(step):
-                for other in step.registers - self._divided.keys():
+                for other in registers - self._divided.keys():
                     self._take(other, divided[0])
-            values: Any = {**self.known, **self._divided}
+            values: Any = {k: self.known[k] for k in registers - self._divided.keys()}
+            values |= {k: self._divided[k] for k in registers & self._divided.keys()}
             function = plain_for(step.function)
             self._divided[register] = step.call(
                 lambda *args, **kwargs: result(function, args, kwargs), values

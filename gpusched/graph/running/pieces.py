@@ -156,9 +156,11 @@ def _is_elementwise(step: ProgramStep) -> bool:
     """Return whether a call is elementwise, and given as a whole what is no part of a chunk."""
     function, args, kwargs = applied(step.function, step.args, step.kwargs)
     others = {name: kwargs[name] for name in kwargs.keys() - _OF_NO_PLACE}
-    operands: Any = operands_of(function, args, others)
+    operands: Any
     if isinstance(function, np.ufunc) and function.signature is None:
         operands = args if len(args) == function.nin and not others else None
+    else:
+        operands = operands_of(function, args, others)
     return operands is not None and all(
         type(each) in (Register, str) or is_common(each) for each in operands
     )
