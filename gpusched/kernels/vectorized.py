@@ -29,10 +29,9 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, typed
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import instructions
-from gpusched.record.chunk import LazyChunk, computed, operand
-from gpusched.record.handlers import noted, recording
+from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.record import Recorder
-from gpusched.record.recorded import RecordedFunction, recorder_among
+from gpusched.record.recorded import OfLibrary
 
 _DIVISIONS = frozenset(["/", "//", "%", "/=", "//=", "%="])
 _OPTIONS = frozenset(["nopython", "boundscheck", "cache", "inline", "nogil"])
@@ -42,27 +41,10 @@ _LIBRARIES = ("numpy", "numba", "math", "builtins")
 _MISSING = object()
 
 
-class Compiled(RecordedFunction):
+class Compiled(OfLibrary):
     """A function that numba has compiled, and that is recorded from its Python code."""
 
-    function: Any
-    """What is called with arrays; it changes none."""
     elementwise = True
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the function, or record the call where an argument is a lazy chunk."""
-        recorder = recorder_among((*args, *options.values()))
-        if recorder is None:
-            return self.function(*args, **options)
-        with recording(recorder):
-            try:
-                found = self.record(recorder, *args, **options)
-            except UnfusibleError as reason:
-                if not recorder.device.can.host_memory:
-                    recorder.stop(reason.reason)  # numba's functions take no others' arrays.
-                recorder.broke(self.function.__name__, reason.reason)
-                found = computed(recorder, self.function, args, options)
-            return noted(recorder, found, self, args, options)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
 that can be recorded are those that `gpusched.record.handlers.HANDLERS` has, and the ufuncs of
-`gpusched.emit.operations`. Ufuncs of other libraries, such as numba's, are no `numpy.ufunc`:
+`gpusched.emit.operations`. Other libraries' functions, such as numba's ufuncs, know no lazy chunks:
 `LIBRARIES` says what knows them.
 
 Only calls that are known to leave their arguments as they are (`why_changing`) are made on computed
@@ -26,7 +26,7 @@ from toolz import curry  # type: ignore[import-untyped]
 from gpusched.breaks import GraphBreak, Reason
 
 if TYPE_CHECKING:
-    from gpusched.record.recorded import RecordedFunction
+    from gpusched.record.recorded import OfLibrary
 
 TRAITS = {
     "recorded": "may be given lazy chunks, or has something that may be in its place",
@@ -284,7 +284,8 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 LIBRARIES: dict[str, str] = {}
-"""By the module of the type that the ufuncs of a library have, the module that knows those.
+"""By the module of the type that functions of a library have, or by their own module, the module
+that knows those.
 
 Its ``owns(function)`` returns whether a function is one of them, and leaves its arguments alone;
 its ``form(function)`` what records it as it is now, or None if nothing can. It is imported for the
@@ -293,14 +294,17 @@ first such function.
 
 
 def _library_of(function: Any) -> Any:
-    """Return the module that knows a function, if it is a ufunc of another library; else None."""
+    """Return the module that knows a function of another library; None if there is none."""
     name = LIBRARIES.get(type(function).__module__)
+    if name is None:
+        own = getattr(function, "__module__", None)
+        name = LIBRARIES.get(own) if type(own) is str else None
     found = None if name is None else importlib.import_module(name)
     return found if found is not None and found.owns(function) else None
 
 
 def is_foreign(function: Any) -> bool:
-    """Return whether a function is a ufunc of another library.
+    """Return whether a function is one of another library that is known here.
 
     Examples
     --------
@@ -311,10 +315,10 @@ def is_foreign(function: Any) -> bool:
     return _library_of(function) is not None
 
 
-def recorded_form(function: Any) -> RecordedFunction | None:
-    """Return what records a ufunc of another library as it is now; else None."""
+def recorded_form(function: Any) -> OfLibrary | None:
+    """Return what records a function of another library as it is now; else None."""
     library = _library_of(function)
-    form: RecordedFunction | None = None if library is None else library.form(function)
+    form: OfLibrary | None = None if library is None else library.form(function)
     return form
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, computed
+from gpusched.record.handlers import noted, recording
 from gpusched.record.record import Recorder
 
 
@@ -30,6 +32,30 @@ class RecordedFunction:
             If an argument cannot be recorded.
         """
         raise NotImplementedError
+
+
+class OfLibrary(RecordedFunction):
+    """A library's function of arrays, which knows no lazy chunks by itself."""
+
+    function: Any
+    """What is called with arrays; it changes none."""
+    named: Set[str] = frozenset()
+    """Arguments that may be given by their names, where a function of the user's calls it."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function, or record the call where an argument is a lazy chunk."""
+        recorder = recorder_among((*args, *options.values()))
+        if recorder is None:
+            return self.function(*args, **options)
+        with recording(recorder):
+            try:
+                found = self.record(recorder, *args, **options)
+            except UnfusibleError as reason:
+                if not recorder.device.can.host_memory:
+                    recorder.stop(reason.reason)  # Such functions take no others' arrays.
+                recorder.broke(self.function.__name__, reason.reason)
+                found = computed(recorder, self.function, args, options)
+            return noted(recorder, found, self, args, options)
 
 
 class StandIn:

@@ -110,8 +110,8 @@ def is_listed(value: Any) -> bool:
         return operation_of(value) is not None
     if id(value) in _LISTED or is_error(value) or isinstance(value, RecordedFunction | Freezable):
         return True
-    if isinstance(value, types.BuiltinFunctionType):
-        return _computes(value)
+    if isinstance(value, types.BuiltinFunctionType) and _computes(value):
+        return True
     return (type(value) in _NUMPY and value in HANDLERS) or recorded_form(value) is not None
 
 
@@ -155,7 +155,8 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
         refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
     if len(args) > limit(called):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with arguments that may change others")
-    if names and recorded_form(called) is not None:
+    form = recorded_form(called)
+    if form is not None and not names.keys() <= form.named:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {', '.join(names)}=")
     if isinstance(called, np.ufunc) and "where" in names:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with where=")
