@@ -113,6 +113,7 @@ test-python: $(VENV)/.python-test
 
 test-interop: $(VENV)/.interop-test
 	$(PYTEST) $(WHOLE) tests/interop $(ARGS)
+	$(PYTEST) $(WHOLE) tests/graph/test_filling.py $(ARGS)
 	$(PYTEST) $(WHOLE) tests/frontends -k "columns or hdf5" $(ARGS)
 	$(PYTEST) $(WHOLE) tests/test_documentation.py -k interoperate $(ARGS)
 

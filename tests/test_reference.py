@@ -51,6 +51,7 @@ def operations() -> str:
             "imag",
             "complex",
             "interpolate",
+            "last_number",
         ):
             continue
         kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])

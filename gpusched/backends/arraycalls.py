@@ -270,6 +270,10 @@ def _maximum(module: ModuleType, a: Any, b: Any) -> Any:
     return module.where((a >= b if a.dtype == HALF else a > b) | (a != a), a, b)
 
 
+def _last_number(module: ModuleType, before: Any, value: Any) -> Any:
+    return module.where(value == value, value, before)
+
+
 def _clip_by_arrays(module: ModuleType, x: Any, low: Any, high: Any) -> Any:
     return _minimum(module, _maximum(module, x, low), high)
 
@@ -354,7 +358,8 @@ def _right_shift(module: ModuleType, a: Any, b: Any) -> Any:
 
 _OTHERS: dict[str, Callable[..., Any]] = {
     "clip": _clip, "clip_by_arrays": _clip_by_arrays, "complex": _complex, "divmod": _divmod,
-    "floor_divide": _floor_divide, "fmod": _fmod, "left_shift": _left_shift,
+    "floor_divide": _floor_divide, "fmod": _fmod, "last_number": _last_number,
+    "left_shift": _left_shift,
     "logaddexp": _logaddexp(1.0, "exp"), "logaddexp2": _logaddexp(float(np.log(2.0)), "exp2"),
     "maximum": _maximum, "minimum": _minimum, "remainder": _remainder,
     "right_shift": _right_shift,

@@ -269,7 +269,8 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
         return True if dtype.kind == "b" else (~dtype.type(0)).item()
     low = combine_name in ("maximum", "fmax")
     if dtype.kind == "f":
-        return float("nan") if combine_name in ("fmin", "fmax") else (-np.inf if low else np.inf)
+        skips = combine_name in ("fmin", "fmax", "last_number")
+        return float("nan") if skips else (-np.inf if low else np.inf)
     if dtype.kind == "b":
         return not low
     limits = np.iinfo(dtype)

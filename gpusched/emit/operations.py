@@ -122,9 +122,9 @@ TRAITS = {
 _NAMES = {trait: frozenset(names.split()) for trait, names in {
     "arithmetic": "add subtract multiply divide square reciprocal sqrt negative positive absolute "
     "fabs astype degrees rad2deg radians deg2rad",
-    "choosing": "where minimum maximum fmin fmax clip clip_by_arrays",
-    "exact": "where minimum maximum fmin fmax clip clip_by_arrays negative positive absolute fabs "
-    "conjugate sign floor ceil trunc rint copysign heaviside modf frexp fmod",
+    "choosing": "where minimum maximum fmin fmax clip clip_by_arrays last_number",
+    "exact": "where minimum maximum fmin fmax clip clip_by_arrays last_number negative positive "
+    "absolute fabs conjugate sign floor ceil trunc rint copysign heaviside modf frexp fmod",
     "bitwise": "nextafter",
     "hiding": "where sign heaviside equal not_equal less less_equal greater greater_equal "
     "logical_and logical_or logical_xor logical_not astype_bool isnan isfinite isinf signbit "
@@ -268,6 +268,7 @@ def _comparisons() -> None:
     clip = "{1} if {0} < {1} else {0}"
     _add("clip", {"f": "clip_float({0}, {1}, {2})",
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
+    _add("last_number", {"f": "last_number({0}, {1})"})
     _add("clip_by_arrays", {"f": "minimum_float(maximum_float({0}, {1}), {2})"})
     _add("where", _kinds("b", "{1} if {0} else {2}"))
     for side in ("left", "right"):

@@ -114,6 +114,10 @@ def sign_float(x: Number, zero: Number, one: Number) -> Number:
     return found if x == x else x
 
 
+def last_number(before: Number, value: Number) -> Number:
+    return value if value == value else before
+
+
 def logaddexp_float(a: Number, b: Number) -> Number:
     difference = a - b
     top = a if difference > 0 else b

@@ -57,7 +57,8 @@ def watched(
     return flags, tuple(reversed(tests))
 
 
-_MATTERING = ("add", "multiply", "minimum", "maximum", "fmin", "fmax", MOMENTS, *FIRSTS)
+_MATTERING = ("add", "multiply", "minimum", "maximum", "fmin", "fmax", "last_number", MOMENTS,
+              *FIRSTS)  # fmt: skip
 """What joins values of which each may matter to the result, so that each is computed."""
 
 

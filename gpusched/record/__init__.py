@@ -5,11 +5,11 @@ function: `ufuncs`, `assignments`, `functions`, `reductions`, `moments`, `segmen
 `gradients`, `searches` (places among sorted numbers), `selection` (medians and quantiles),
 `gathers` (elements chosen by integers), `masked` (by masks), sliding `windows`, `written`
 (functions that NumPy has in Python, by their own code), and `recorded`, which is how users'
-kernels and our own functions record themselves; `complexes` are NumPy's functions of complex
-numbers, on their `parts`; `steps` are a program's calls, and `calls` those that a function makes;
-`branches` are the ways that it goes by what a chunk holds, and `callers` finds the user's lines;
-`catalogue` is what is known of functions, also which calls leave their arguments as they are, and
-`bytecode` shows what users' functions do.
+kernels, libraries' functions (`fills`: gaps that the last number fills) and our own record
+themselves; `complexes` are NumPy's functions of complex numbers, on their `parts`; `steps` are a
+program's calls, and `calls` those that a function makes; `branches` are the ways that it goes by
+what a chunk holds, and `callers` finds the user's lines; `catalogue` is what is known of functions,
+also which calls leave their arguments as they are, and `bytecode` shows what users' functions do.
 
 `record` makes nodes of all that, and steps of nodes: `accumulation` those that join values along
 axes, `views` those of what is seen in another way, `derived` arrays that kernels read as a whole,

@@ -17,6 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from gpusched.backends import cpu, elf
 from gpusched.emit import hostloops
 from gpusched.emit.generate import helper_source
+from tests.record.gaps import LAST, PUSH
 from tests.record.recording import record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,6 +52,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "half_sum": (lambda a: (a * a).sum(), [X.astype("f2")]),
     "running_total": (lambda a: np.cumsum(a * 2 - 1, axis=0), [X]),
     "running_product": (lambda a: np.cumprod(a / 3, axis=1), [X.astype("f2")]),
+    "filled": (lambda a: PUSH(np.where(a > 3, np.nan, a), 2, 0), [X]),
+    "last_number": (lambda a: LAST(np.where(a > 3, np.nan, a), 1), [X]),
     "window_maxima": (lambda a: sliding_window_view(a, 4, 0).max(axis=-1), [X]),
     "window_sums": (lambda a: sliding_window_view(a, 4, 1).sum(axis=-1), [X]),
     "black_scholes": (black_scholes, [X, Y, X]),

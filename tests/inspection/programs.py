@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 
 from gpusched import fusible
+from tests.record.gaps import PUSH
 
 
 def numbers(shape: tuple[int, ...], chunks: Any, dtype: str = "float64", seed: int = 0) -> da.Array:
@@ -57,6 +58,11 @@ def _several() -> Any:
     return [shared.sum(), shared.max(axis=0), shared[5:] - 1.5]
 
 
+def with_gaps(x: da.Array) -> da.Array:
+    """Return an array without its larger numbers."""
+    return da.where(x > 0.5, np.nan, x)
+
+
 def _unknown_library() -> Any:
     x = numbers((40, 30), (20, 30))
     return (x * 2 + 1).map_blocks(np.sort, axis=1) * 2 - 1
@@ -91,5 +97,6 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "nan": lambda: da.nanmax(numbers((60, 40), 20) * 2 - 1),
     "places": lambda: da.digitize(numbers((60, 40), 20) * 2 - 1, np.linspace(-3, 3, 9)) * 2,
     "cumulative": lambda: (numbers((60, 40), 20) * 2 - 1).cumsum(axis=0),
+    "filled": lambda: with_gaps(numbers((60, 40), 20)).map_blocks(PUSH, 3, 0) * 2,
     "matmul": lambda: (numbers((40, 40), 20) * 2 - 1) @ (numbers((40, 40), 20) + 3),
 }

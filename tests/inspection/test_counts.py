@@ -22,9 +22,10 @@ from gpusched.graph import optimize
 from gpusched.inspection.stages import count_tasks
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.benchmarks import programs
+from tests.record.gaps import PUSH
 from tests.tiers import every
 
-from .programs import PROGRAMS, numbers
+from .programs import PROGRAMS, numbers, with_gaps
 
 
 def tasks_in(graph: Any) -> int:
@@ -63,6 +64,7 @@ STEPS: dict[str, Callable[[da.Array], da.Array]] = {
     "scaled": lambda x: x / (x.std(axis=0, keepdims=True) + 1),
     "sums": lambda x: x + x.sum(axis=1, keepdims=True),
     "total": lambda x: x.cumsum(axis=0),
+    "filled": lambda x: with_gaps(x).map_blocks(PUSH, 2, 0),
     "taken": lambda x: x[np.arange(x.shape[0]) % 5],
     "joined": lambda x: x.rechunk(12),
     "elementwise": lambda x: da.sqrt(x * x + 1),

@@ -20,6 +20,7 @@ from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname, methodcaller
 
+from gpusched.adapters import filling
 from gpusched.adapters.arrays import (
     apply_along_axis,
     block_histogram,
@@ -66,6 +67,7 @@ from gpusched.record.reductions import reduced
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
 LIBRARIES["numba.core.registry"] = "gpusched.kernels.jitted"
+LIBRARIES.update(dict.fromkeys(filling.MODULES, "gpusched.record.fills"))
 
 
 @own("view", "elementwise", "moves")
@@ -270,7 +272,7 @@ def _piecewise(x: Any, *conditions: Any, funclist: Any, func_args: Any, func_kw:
 
 def _recorded(function: Any, *operands: Any) -> Any:
     """Return what to call instead of a function that another one is given, if it is known."""
-    found = substitute_for(function)
+    found = recorded_form(function) or substitute_for(function)
     lazy = next((a for a in operands if isinstance(a, LazyChunk)), None)
     if lazy is not None and found is function and not known(function):
         recorder_of(lazy).stop(GraphBreak.OWN_CALLS(f"calls {funcname(function)}"))
@@ -355,7 +357,7 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.functions.moments'
     """
-    found = recorded_form(function) or _replaced(function, EXACT)
+    found = _replaced(function, EXACT, recorded_form)
     if type(found) is partial and "flox.dask" in sys.modules:
         from gpusched.graph.functions.grouped import grouped_for
 
@@ -368,13 +370,20 @@ def plain_for(function: Any) -> Any:
     return function.plain if isinstance(function, StandIn) else _replaced(function, _PLAIN)
 
 
-def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
-    """Return what a table has for a function, or for what a `functools.partial` calls."""
+def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]],
+              form: Callable[[Any], Any] = lambda function: None) -> Any:  # fmt: skip
+    """Return what a table has for a function, or for what a `functools.partial` calls.
+
+    What `form` returns of it comes before that, if it is anything.
+    """
     if type(function) is partial:
-        inner = _replaced(function.func, table)
+        inner = _replaced(function.func, table, form)
         if inner is not function.func:
             return partial(inner, *function.args, **function.keywords)
         return function
+    found = form(function)
+    if found is not None:
+        return found
     try:
         return table.get(function, function)
     except TypeError:

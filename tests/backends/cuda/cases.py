@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.backends.cuda.memory import shifted
+from tests.record.gaps import LAST, PUSH
 
 Arrays = Callable[[], tuple[np.ndarray, ...]]
 
@@ -196,6 +197,10 @@ def _segments() -> list[Case]:
     ]
 
 
+def _with_gaps(a: Any) -> Any:
+    return np.where(a > 3, a, a.dtype.type(np.nan))
+
+
 def _scans() -> list[Case]:
     cases: list[tuple[str, Callable[..., Any], tuple[int, ...], str]] = [
         ("rows", lambda a: np.cumsum(a * 2 - 1, axis=0), (33, 1056), "float32"),
@@ -205,6 +210,10 @@ def _scans() -> list[Case]:
         ("halves", lambda a: np.cumprod(a / 3, axis=0), (5, 1040), "float16"),
         ("truth", lambda a: np.logical_or.accumulate(a > 7, axis=0), (9, 1033), "int8"),
         ("columns", lambda a: np.cumsum(a.T, axis=0) * 2, (1100, 9), "int32"),
+        ("filled", lambda a: PUSH(_with_gaps(a), None, 0), (33, 1056), "float32"),
+        ("filled-near", lambda a: PUSH(_with_gaps(a), 2, 0) - 1, (9, 1033), "float64"),
+        ("filled-columns", lambda a: PUSH(_with_gaps(a).T, 3), (300, 9), "float32"),
+        ("last", lambda a: LAST(_with_gaps(a), 0) * 2, (9, 1033), "float32"),
     ]
     return [
         Case(f"scan-{name}", function, lambda s=shape, d=dtype: (numbers(*s, dtype=d),))
