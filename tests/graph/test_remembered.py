@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Barrier, Event
+from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -142,3 +144,22 @@ def test_threads_share_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(found, np.sqrt(np.arange(800_000.0) * 2 + 1))
     # Those that come before the first one has begun make one of their own.
     assert 0 < sum(statistics().recorded.values()) < count
+
+
+def test_what_a_plan_computes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "PATIENCE", 60)
+    barrier, run = Barrier(2), Plan.run
+
+    def together(self: Plan, *args: Any) -> Any:
+        barrier.wait(30)
+        return run(self, *args)
+
+    monkeypatch.setattr(Plan, "run", together)
+    numbers = da.from_array(np.arange(200_000.0), chunks=100_000)
+    with (
+        ThreadPoolExecutor(2) as pool,
+        gpusched.enable(),
+        dask.config.set({"gpusched.fusion.compile": "wait"}),
+    ):
+        found = da.sqrt(numbers * 3 + 1).compute(scheduler="threads", pool=pool)
+    np.testing.assert_array_equal(found, np.sqrt(np.arange(200_000.0) * 3 + 1))
