@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from threading import Barrier, Event
 from typing import Any
 
@@ -148,13 +149,21 @@ def test_threads_share_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_plan_computes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "PATIENCE", 60)
-    barrier, run = Barrier(2), Plan.run
+    begun, barrier, run, known = Event(), Barrier(2), Plan.run, Remembered.known
+    asked = count()
+
+    def after_the_first_has_begun(self: Remembered, key: Any) -> Any:
+        assert next(asked) == 0 or begun.wait(30)
+        return known(self, key)
 
     def together(self: Plan, *args: Any) -> Any:
+        begun.set()
         barrier.wait(30)
         return run(self, *args)
 
+    monkeypatch.setattr(Remembered, "known", after_the_first_has_begun)
     monkeypatch.setattr(Plan, "run", together)
+    reset_statistics()
     numbers = da.from_array(np.arange(200_000.0), chunks=100_000)
     with (
         ThreadPoolExecutor(2) as pool,
@@ -163,3 +172,4 @@ def test_what_a_plan_computes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     ):
         found = da.sqrt(numbers * 3 + 1).compute(scheduler="threads", pool=pool)
     np.testing.assert_array_equal(found, np.sqrt(np.arange(200_000.0) * 3 + 1))
+    assert sum(statistics().recorded.values()) == 1
