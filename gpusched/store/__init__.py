@@ -1,6 +1,6 @@
 """Kernels by key: in memory, on disk, in the compile service, on other workers.
 
-In the order of calls: `handles` are kernels as launches hold them, kept by `kernelstore`;
+In the order of calls: `handles` are kernels as launches hold them, and their stores;
 `emitters` and `processors` are what a key consists of besides the kernel; `sharing` looks for
 machine code on disk (`codefiles`, `kernelfiles`; `unwritable` warns where none can be kept), asks
 other workers, and the `service`;

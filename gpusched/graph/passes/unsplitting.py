@@ -35,7 +35,7 @@ from gpusched.graph.passes.families import Family, Place, coarse, grid_of, neste
 from gpusched.graph.passes.grouping import limits
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
-from gpusched.graph.passes.sized import Sized
+from gpusched.graph.passes.sizes import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
