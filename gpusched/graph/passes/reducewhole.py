@@ -9,7 +9,6 @@ their months was 440 tasks, and is 25.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -37,7 +36,8 @@ from gpusched.graph.subgraph import (
 Index = tuple[slice, ...]
 
 MOST = 32
-"""Results of whole chunks that one task joins at most, where dask joins results by a tree."""
+"""Results of whole chunks that one task joins at most where dask joins results by a tree: of more
+chunks, pieces are reduced as they are. No program of the benchmarks has as many."""
 
 
 def whole_chunks(table: Table) -> Table:
@@ -299,6 +299,8 @@ class _Joining:
             return  # Some are of the same piece.
         if any(len(each) < count for (_, _, count, _), each in groups.items()):
             return
+        if between and len(groups) > MOST:
+            return
         made: list[Any] = []
         for group in groups.values():
             joined = self._joined([group[number] for number in sorted(group)], leaves)
@@ -316,27 +318,9 @@ class _Joining:
         inner = dict(flat[0])
         keys = [nodes[-1].key for nodes in made]
         depth = len(leaves[under[0]].first.kwargs["axis"])
-        while between and len(keys) > MOST:
-            length = math.ceil(len(keys) / math.ceil(len(keys) / MOST))
-            parts = [keys[k : k + length] for k in range(0, len(keys), length)]
-            keys = [
-                self._part(key, between[0], part, depth, (len(parts), number))
-                for number, part in enumerate(parts)
-            ]
         inner[inside] = _joining(inside, inner[inside], keys, depth)
         whole = list(inner.values())
         self._result[key] = Task.fuse(*whole, key=key) if len(whole) > 1 else whole[0]
-
-    def _part(self, root: Any, step: Any, keys: list[Any], depth: int,
-              place: tuple[int, int]) -> Any:  # fmt: skip
-        """Have a task join some of a root's results, as a step between does; return its key."""
-        sizes = self._table.sizes
-        key = key_of("part", step, layer_of(root), (*block_of(root), *place))
-        told = sizes.lengths({}, step)
-        if told is not None:
-            sizes.add(key[0], *told)
-        self._result[key] = _joining(key, self._tasks[step], keys, depth)
-        return key
 
     def _joined(self, names: list[Any], leaves: Mapping[Any, _Leaf]) -> list[Any] | None:
         """Return what computes with some pieces, joins them, and reduces them, in that order."""
