@@ -21,9 +21,8 @@ from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.functions.reductionsteps import Step, is_step, step_of, steps_after
-from gpusched.graph.passes.families import grid_of
 from gpusched.graph.passes.table import Table, block_of, key_of
-from gpusched.graph.passes.unsplitting import piece_of, unsplit
+from gpusched.graph.passes.unsplitting import cut_chunks, piece_of, unsplit
 from gpusched.graph.subgraph import (
     depth_first,
     fused_into,
@@ -196,23 +195,17 @@ class _Joining:
 
     def _cuts(self) -> dict[Any, _Piece]:
         """Return the pieces of chunks that are cut along one axis each, into nothing but these."""
-        groups: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
-        for key, node in self._tasks.items():
-            if type(node) is Task and len(node.dependencies) == 1 and key not in self._wanted:
-                index = piece_of(node)
-                if index is not None:
-                    (source,) = node.dependencies
-                    groups[source, layer_of(key), len(index)][key] = index
         found = {}
-        for (source, _, ndim), group in groups.items():
-            if getattr(self._tasks.get(source), "func", None) is take:
-                continue  # A piece of what is taken of a chunk is taken of it as well.
-            grid = grid_of(group, ndim)
-            if grid is not None and len(grid[0]) == 1:
-                (axis,) = grid[0]
-                for (number,), key in grid[2].items():
-                    along = group[key][axis]
-                    found[key] = _Piece(source, axis, number, len(group), along.start, along.stop)
+        for source, group, (axes, _, members, _) in cut_chunks(
+            self._tasks, lambda key, node: key not in self._wanted
+        ):
+            # A piece of what is taken of a chunk is taken of it as well.
+            taken = getattr(self._tasks.get(source), "func", None) is take
+            if taken or len(axes) > 1:
+                continue
+            for (number,), key in members.items():
+                along = group[key][axes[0]]
+                found[key] = _Piece(source, axes[0], number, len(group), along.start, along.stop)
         return found
 
     def _leaf(self, key: Any, node: Any, cuts: Mapping[Any, Any]) -> _Leaf | None:
