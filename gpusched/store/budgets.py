@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable
 
-from gpusched.store import unfusedtimes, worthwhile
+from gpusched.store import unfused, worthwhile
 from gpusched.store.handles import Handle
-from gpusched.store.unfusedtimes import Times
+from gpusched.store.unfused import Times
 
 PLANS = 100
 """Plans that are remembered, those that ran last."""
@@ -76,7 +76,7 @@ class Budgets:
             Seconds of processor time that the compiler takes before the first kernel: a cost of
             all graphs together.
         """
-        budgets = self._budgets(unfusedtimes.here())
+        budgets = self._budgets(unfused.here())
         bought: dict[Handle, None] = {}
         opened: set[Hashable] = set()
         left = 0.0

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gpusched.backends.cache import reference
 from gpusched.emit.kernel import Kernel
-from gpusched.store import budgets, unfusedtimes, worthwhile
+from gpusched.store import budgets, unfused, worthwhile
 from gpusched.store.budgets import Budgets
 from gpusched.store.handles import Handle
-from gpusched.store.unfusedtimes import Times
+from gpusched.store.unfused import Times
 from tests.store.test_cache import sample_kernel
 
 START = 0.65
@@ -32,7 +32,7 @@ class Session:
         self.costs: dict[str, float] = {}
         self.asked: list[Handle] = []
         self.budgets = Budgets()
-        monkeypatch.setattr(unfusedtimes, "here", lambda: self.times)
+        monkeypatch.setattr(unfused, "here", lambda: self.times)
         monkeypatch.setattr(worthwhile, "expected", lambda kernel: self.costs[kernel.name])
 
     def kernel(self, cost: float) -> Handle:
