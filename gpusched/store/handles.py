@@ -9,7 +9,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from gpusched import events, forks
 from gpusched.dataclass import dataclass
@@ -33,39 +33,6 @@ class NativeKernel:
     tiles: Callable[..., int] | None
     """Calls this kernel and others tile by tile, as `gpusched.backends.tiles` says; may be
     called as long as this object is there."""
-
-
-class Runnable(Protocol):
-    """A kernel that can be called, at once or as soon as it has been compiled."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """Its definition."""
-
-    @property
-    def name(self) -> str:
-        """Its name in profiles and counters."""
-
-    @property
-    def call(self) -> Call:
-        """What computes; compiles first where `ready` is False."""
-
-    @property
-    def native(self) -> NativeKernel | None:
-        """The same for other machine code to call, once it is ready; None if there is no such."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is compiled and loaded."""
-
-    def look(self) -> bool:
-        """Load it if it is in a file; return whether it is ready."""
-
-    def is_kept(self) -> bool:
-        """Return whether it is ready, or in a file; nothing is loaded or written."""
-
-    def wait(self) -> None:
-        """Compile it if need be."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +166,9 @@ class Handle:
         self.wait()
         return self.call(*arguments)
 
+
+Runnable = CompiledKernel | Handle
+"""A kernel that can be called, at once or as soon as it has been compiled."""
 
 MOST = 4096
 """Kernels that a store holds, the oldest of which goes first; plans hold those that they call."""
