@@ -312,8 +312,7 @@ class _Joining:
         keys = [nodes[-1].key for nodes in made]
         depth = len(leaves[under[0]].first.kwargs["axis"])
         inner[inside] = _joining(inside, inner[inside], keys, depth)
-        whole = list(inner.values())
-        self._result[key] = Task.fuse(*whole, key=key) if len(whole) > 1 else whole[0]
+        self._result[key] = self._table.fused(list(inner.values()), key)
 
     def _joined(self, names: list[Any], leaves: Mapping[Any, _Leaf]) -> list[Any] | None:
         """Return what computes with some pieces, joins them, and reduces them, in that order."""
