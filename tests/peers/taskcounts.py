@@ -2,11 +2,12 @@
 
 ``pytest -p tests.peers.taskcounts -p tests.peers.fused --pyargs dask.array.tests.test_ufunc``
 
-A task is what dask's local schedulers run under one key. It counts if it returns arrays and does
-more than cut chunks out of others, join or rename them; it is fused if a kernel is launched between
-its start and its end. Nothing is asked of gpusched but its count of launches, so that plain dask
-and other releases of gpusched are counted in the same way, and no computation goes another way for
-it: a callback of dask's would switch `gpusched.graph.passes.assembling` off.
+A task is what dask's local schedulers run under one key; each of those that gpusched runs as one,
+in a batch, is a task, too. It counts if it returns arrays and does more than make chunks of
+nothing, cut them out of others, join or rename them. It is fused if a kernel is launched between
+its start and its end. Nothing is asked of gpusched but its count of launches and what it calls, so
+that plain dask and other releases of gpusched are counted in the same way, and no computation goes
+another way for it: a callback of dask's would switch `gpusched.graph.passes.assembling` off.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,24 +33,33 @@ PIECES = frozenset({
     "concatenate", "concatenate2", "concatenate3", "concatenate_arrays", "finalize", "getitem",
     "getter", "getter_inline", "getter_nofancy", "identity", "part", "pieces", "take",
     "to_container", "together",
+    "_apply_random", "_apply_random_func", "_arange", "_linspace", "arange", "empty_like",
+    "full_like", "linspace", "ones_like", "zeros_like",
 })  # fmt: skip
-"""Functions of dask's and gpusched's that cut chunks out of what there is, join or rename them."""
+"""Functions of dask's and gpusched's that cut chunks out of what there is, join or rename them, or
+make them of nothing. A kernel that does this alone is none that counts."""
 
 DEPTH = 3
 """How deep in lists and dictionaries arrays are looked for."""
 
 
-class _Launches(threading.local):
-    """Kernels that a thread has launched since the task that it runs began."""
+PROGRAMS = "gpusched.graph.programs.program", "gpusched.graph.program"
+"""Where the class of programs is, in today's gpusched and in that of November 24."""
 
-    count = 0
+
+class _Thread(threading.local):
+    """What a thread has done since the task that it runs began."""
+
+    launches = 0
+    programs: list[tuple[Any, Any, int]] | None = None
+    """Programs that have run, with what they returned and how many kernels they launched."""
     counters: Any = None
     """gpusched's, while the thread changes them."""
     before = 0
-    """Its launches when it began to."""
+    """Their launches when it began to."""
 
 
-_launches = _Launches()
+_thread = _Thread()
 
 
 def watch_launches() -> None:
@@ -60,15 +72,34 @@ def watch_launches() -> None:
     enter, leave = kind.__enter__, kind.__exit__
 
     def entered(self: Any) -> Any:
-        counters = _launches.counters = enter(self)
-        _launches.before = counters.launches
+        counters = _thread.counters = enter(self)
+        _thread.before = counters.launches
         return counters
 
     def left(self: Any, *exception: Any) -> Any:
-        _launches.count += _launches.counters.launches - _launches.before
+        _thread.launches += _thread.counters.launches - _thread.before
         return leave(self, *exception)
 
     kind.__enter__, kind.__exit__ = entered, left
+    programs = program_class()
+    call = programs.__call__
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _thread.launches
+        value = call(self, *args, **kwargs)
+        if _thread.programs is not None:
+            _thread.programs.append((self, value, _thread.launches - before))
+        return value
+
+    programs.__call__ = called
+
+
+def program_class() -> Any:
+    """Return the class of programs of whatever gpusched there is."""
+    for name in PROGRAMS:
+        with suppress(ImportError):
+            return vars(importlib.import_module(name))["Program"]
+    raise ImportError(f"none of {PROGRAMS}")
 
 
 class TaskCounts:
@@ -95,19 +126,20 @@ class TaskCounts:
         execute = local.execute_task
 
         def counting(key: Any, task_info: Any, dumps: Any, loads: Any, *others: Any) -> Any:
-            outer, _launches.count = _launches.count, 0
+            outer = _thread.launches, _thread.programs
+            _thread.launches, _thread.programs = 0, []
             try:
                 found = execute(key, task_info, dumps, loads, *others)
                 if not found[2]:
-                    self.note(loads(task_info)[0], loads(found[1])[0], _launches.count)
+                    self.note(loads(task_info)[0], loads(found[1])[0])
                 return found
             finally:
-                _launches.count = outer
+                _thread.launches, _thread.programs = outer
 
         local.execute_task = counting
 
-    def note(self, node: Any, value: Any, launches: int) -> None:
-        """Count a task that has ended.
+    def note(self, node: Any, value: Any) -> None:
+        """Count a task that this thread has run; of a batch, each of its tasks.
 
         Parameters
         ----------
@@ -115,10 +147,22 @@ class TaskCounts:
             dask's, of the graph that was run.
         value
             What it returned.
-        launches
-            How many kernels were launched meanwhile.
         """
-        names = [_name(each) for each in called(node)]
+        functions = list(called(node))
+        batches = [each for each in functions if _kind(each) == "Batch"]
+        if not batches:
+            return self._add(functions, value, _thread.launches)
+        for program, result, launches in _thread.programs or ():
+            inside = list(_parts(program))
+            if not any(_kind(each) == "Batch" for each in inside):
+                self._add(inside, result, launches)
+        for step in chain.from_iterable(batch.steps for batch in batches):
+            if _kind(step.function) != "Program":
+                self._add(list(_parts(step.function)), value, 0)
+        return None
+
+    def _add(self, functions: list[Any], value: Any, launches: int) -> None:
+        names = [_name(each) for each in functions]
         computing = [each for each in names if each.rpartition(".")[2] not in PIECES]
         if not (computing and holds_array(value)):
             return
@@ -160,8 +204,8 @@ def called(node: Any) -> Iterator[Any]:
 
 def _parts(function: Any) -> Iterator[Any]:
     """Yield what a function calls that only puts others together, of any release of gpusched."""
-    kind, inside = type(function).__name__, []
-    if kind in ("Program", "Batch"):
+    kind = _kind(function)
+    if kind == "Program":
         inside = [step.function for step in function.steps]
     elif kind == "Compose":
         inside = [function.first, *function.funcs]
@@ -171,8 +215,13 @@ def _parts(function: Any) -> Iterator[Any]:
         inside = [function._function]
     else:
         yield function
+        return
     for each in inside:
         yield from _parts(each)
+
+
+def _kind(function: Any) -> str:
+    return type(function).__name__
 
 
 def _name(function: Any) -> str:

@@ -15,7 +15,9 @@ from dask._task_spec import Alias, DataNode, Task, TaskRef
 from toolz import compose
 
 import gpusched
+from gpusched.graph.programs.program import Program
 from gpusched.store.statistics import updating
+from tests.differential.case import BATCHES
 from tests.graph.conftest import SETTINGS
 from tests.peers.taskcounts import TaskCounts, called, watch_launches
 
@@ -24,7 +26,7 @@ from tests.peers.taskcounts import TaskCounts, called, watch_launches
 def counts(monkeypatch: pytest.MonkeyPatch) -> TaskCounts:
     """Counts of what is computed from now on, until the test ends."""
     for owner, name in ((type(updating()), "__enter__"), (type(updating()), "__exit__"),
-                        (local, "execute_task")):  # fmt: skip
+                        (Program, "__call__"), (local, "execute_task")):  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))
     found = TaskCounts()
     found.test = "it"
@@ -62,12 +64,26 @@ def test_plain_dask_is_counted_in_the_same_way(counts: TaskCounts, scheduler: st
 
 def test_only_tests_that_pass_are_summed_up(counts: TaskCounts) -> None:
     for counts.test in ("one", "other"):
-        counts.note(Task("x", np.sort, TaskRef("y")), np.zeros(1), 0)
-        counts.note(Task("x", np.add, TaskRef("y"), 1), np.zeros(1), 2)
-        counts.note(Task("x", len, TaskRef("y")), 3, 0)  # No array.
-        counts.note(Alias("x", "y"), np.zeros(1), 0)
+        counts.note(Task("x", np.sort, TaskRef("y")), np.zeros(1))
+        counts.note(Task("x", len, TaskRef("y")), 3)  # No array.
+        counts.note(Alias("x", "y"), np.zeros(1))
     counts.passed = {"one"}
-    assert counts.totals() == {"tests": 1, "tasks": 2, "fused": 1, "unfused": [("numpy.sort", 1)]}
+    assert counts.totals() == {"tests": 1, "tasks": 1, "fused": 0, "unfused": [("numpy.sort", 1)]}
+
+
+def test_tasks_of_a_batch_are_counted_one_by_one(counts: TaskCounts) -> None:
+    x = da.from_array(np.arange(24.0), chunks=4) + 1
+    with dask.config.set(SETTINGS | BATCHES), gpusched.enable():
+        (optimised,) = dask.optimize(x.sum())
+        called = [str(getattr(node, "func", "")) for node in optimised.dask.values()]
+        assert sum("batch" in name for name in called) == 2
+        counts.test = "fused"
+        optimised.compute(scheduler="sync", optimize_graph=False)
+    counts.test = "plain"
+    x.sum().compute(scheduler="sync")
+    assert counts.fused == {"fused": 6}
+    # The sums of each chunk, of four and of two of them, and of these.
+    assert [counts.unfused[test].total() for test in ("fused", "plain")] == [3, 9]
 
 
 def test_kernels_of_a_task_s_own_computation_are_not_its_own(counts: TaskCounts) -> None:
