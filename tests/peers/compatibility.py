@@ -138,6 +138,12 @@ def share(counts: dict[str, Any]) -> str:
     return f"{counts['fused'] / max(1, counts['tasks']):.0%} of {counts['tasks']:,}"
 
 
+def unfused(one: dict[str, Any]) -> str:
+    """Return how many tasks launch no kernel, of the earlier gpusched and of today's."""
+    counts = [found for found in (one.get("before"), one) if found]
+    return " / ".join(f"{found['tasks'] - found['fused']:,}" for found in counts)
+
+
 def before(one: dict[str, Any]) -> str:
     """Return the same of the earlier gpusched, and in how many tests where it passed others."""
     if "before" not in one:
@@ -158,7 +164,7 @@ def measured(results: dict[str, Any]) -> str:
     total: Counter[tuple[str, str]] = Counter()
     for name, package in PACKAGES.items():
         if name not in results:
-            rows.append((f"{name} {package.release}", "not measured yet", *[""] * 7))
+            rows.append((f"{name} {package.release}", "not measured yet", *[""] * 8))
             continue
         one = results[name]
         release = f"{name} {one['release']}"
@@ -166,7 +172,7 @@ def measured(results: dict[str, Any]) -> str:
         times = " / ".join(f"{each:,.0f}" for each in one["seconds"].values())
         passed = [f"{one['passed'][run]:,}" for run in ("plain", "second")]
         rows.append((release, which, *passed, str(len(one["lost"])), f"{one['plain_tasks']:,}",
-                     before(one), share(one), times))  # fmt: skip
+                     before(one), share(one), unfused(one), times))  # fmt: skip
         reasons += [
             (release, f"`{operation}`", reason, f"{count:,}")
             for operation, reason, count in one["breaks"][:3]
@@ -174,7 +180,8 @@ def measured(results: dict[str, Any]) -> str:
         total.update({(operation, reason): count for operation, reason, count in one["breaks"]})
         exceptions += [f"- {name}, `{test}`: {why}." for test, why in package.expected]
     head = ("package", "files of tests", "plain", "fused", "lost", "tasks of plain dask",
-            "tasks fused before", "tasks fused", "plain / first / second (s)")  # fmt: skip
+            "tasks fused before", "tasks fused", "left before / now",
+            "plain / first / second (s)")  # fmt: skip
     often = [(f"`{op}`", reason, f"{count:,}") for (op, reason), count in total.most_common(10)]
     runs = sorted({(r["date"], r["commit"], r["machine"]) for r in results.values()})
     parts = [

@@ -38,11 +38,12 @@ def test_the_most_frequent_breaks_come_first() -> None:
 
 def test_counts_of_an_earlier_gpusched_stand_beside_todays() -> None:
     (name, one), *_ = kept().items()
+    left = one["tasks"] - one["fused"]
     for tests, shown in ((one["tests"], "50% of 8"), (3, "50% of 8 in 3 tests")):
         counts = {"tests": tests, "tasks": 8, "fused": 4}
         row = next(line for line in measured({name: one | {"before": counts}}).splitlines()
                    if line.startswith(f"| {name} "))  # fmt: skip
-        assert f"| {one['plain_tasks']:,} | {shown} | {share(one)} |" in row
+        assert f"| {one['plain_tasks']:,} | {shown} | {share(one)} | 4 / {left:,} |" in row
 
 
 def test_an_earlier_checkout_shows_its_gpusched_alone(
