@@ -121,13 +121,13 @@ class _Results:
 
 def _items(value: Any) -> tuple[Any, ...]:
     """Return the arrays of a kernel with several results, or the one."""
-    return value if type(value) is tuple else (value,)
+    return tuple(value) if type(value) in (tuple, list) else (value,)
 
 
 def _part(value: Any, where: slice, shape: tuple[int, ...]) -> Any:
     """Return the rows of an input, or all of one that does not depend on the divided axis."""
-    if type(value) is tuple:
-        return tuple(_part(item, where, shape) for item in value)
+    if type(value) in (tuple, list):
+        return type(value)(_part(item, where, shape) for item in value)
     divided = device_of(value) is not None and value.ndim == len(shape)
     return value[where] if divided and value.shape[0] == shape[0] else value
 
