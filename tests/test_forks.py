@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can
 OWN_WAY = {
     "gpusched/backends/buffer_pool.py", "gpusched/forks.py", "gpusched/newest.py",
     "gpusched/store/background.py", "gpusched/store/service/client.py",
-    "gpusched/store/uncompiled.py",
+    "gpusched/store/unfused.py",
     "gpusched/threadsafe/dedicated.py", "gpusched/threadsafe/limits.py",
     "gpusched/threadsafe/locks.py", "gpusched/threadsafe/registry.py",
     "gpusched/threadsafe/waits.py",

@@ -14,9 +14,8 @@ from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.parsing import register
 from gpusched.store import emitters, kernelfiles, processors, sharing, tuned
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import CompiledKernel, KernelStore
 from gpusched.store.kernelfiles import OtherToolchainError
-from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 

@@ -65,7 +65,7 @@ def _no_calls(kernel: Runnable) -> None:
 class Device:
     """A backend in this process: a kind of array, and how to compute with it.
 
-    What writes, compiles and keeps its kernels is a `gpusched.store.kernelstore.KernelStore`.
+    What writes, compiles and keeps its kernels is a `gpusched.store.handles.KernelStore`.
     """
 
     name: str

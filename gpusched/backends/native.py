@@ -1,13 +1,20 @@
-"""Kernels' machine code loaded and called: no compiler, and nothing of numba's."""
+"""Kernels' machine code loaded and called: no compiler, and nothing of numba's Python code.
+
+Which functions outside it may call, by their names, is here too.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+import importlib.machinery
+import importlib.util
+import sys
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
-from gpusched.backends import elf, symbols
+from gpusched.backends import elf
 from gpusched.store.handles import NativeKernel
 
 RUN, CALL, NDARRAY, TILES = (
@@ -24,6 +31,10 @@ _FASTCALL = 0x80
 
 class UnknownCodeError(ValueError):
     """Bytes are not a kernel's machine code that runs here; the message says why."""
+
+
+class UnknownSymbolError(ValueError):
+    """Code calls a function that is not here, or that kernels must not call."""
 
 
 _TILES = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
@@ -64,14 +75,14 @@ def load(code: bytes, name: str = "kernel") -> NativeKernel:
         raise UnknownCodeError("this Python's or NumPy's objects are of an unknown form")
     try:
         file = elf.parsed(code)
-        image = elf.Image(file, symbols.address)
+        image = elf.Image(file, address)
         made = _Code(image, name)
         ctypes.c_void_p.from_address(image.address(NDARRAY)).value = id(np.ndarray)
         # Python keeps `made` as the function's `__self__`, and with it description and image.
         call = _new_function(ctypes.addressof(made.method), made, None)
         tiles = _TILES(image.address(TILES)) if image.defines(TILES) else None
         return NativeKernel(call, image.address(RUN), tiles)
-    except (elf.ObjectError, symbols.UnknownSymbolError) as error:
+    except (elf.ObjectError, UnknownSymbolError) as error:
         raise UnknownCodeError(f"code of a kernel: {error}") from error
 
 
@@ -99,3 +110,106 @@ def readable() -> bool:
     )
     order = ctypes.c_char.from_address(dtype + HEAD + 10).value
     return found == expected and order == b"="
+
+
+# Symbols ------------------------------------------------------------------------------
+
+PYTHON = frozenset([
+    "PyErr_Format", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread",
+    "PyEval_SaveThread", "PyExc_OverflowError", "PyExc_RuntimeError", "PyExc_TypeError",
+    "PyFloat_AsDouble", "PyLong_AsLongLong", "PyLong_AsUnsignedLongLong", "PyLong_FromLongLong",
+    "PyNumber_Index", "PyObject_IsTrue", "PyType_IsSubtype", "Py_DecRef",
+])  # fmt: skip
+"""What entries use of Python (see `gpusched.backends.entries`)."""
+
+_NUMBA = "numba_"
+_NUMBERS = frozenset([
+    "cpow", "cpowf", "fixed_fmod", "fixed_fmodf", "frexp", "frexpf", "gamma", "gammaf", "ldexp",
+    "ldexpf", "lgamma", "lgammaf", "nextafter", "nextafterf", "round", "roundf",
+])  # fmt: skip
+"""Scalar functions in numba's own C library, which needs nothing of numba's Python code."""
+
+_NEVER_CALLED = frozenset(["NRT_MemInfo_call_dtor"])
+"""What only ends arrays that numba has counted. Kernels are given none, and what would make some is
+not known here; the code that looks stays all the same."""
+
+_FOREIGN = (_NUMBA, "NRT_", "Py", "_Py")
+"""How names begin of what only a process with a running numba has; see `is_known`."""
+
+
+def is_known(name: str) -> bool:
+    """Return whether code that calls a function of this name can be loaded."""
+    try:
+        address(name)
+    except UnknownSymbolError:
+        return False
+    return True
+
+
+@cache
+def address(name: str) -> int:
+    """Return where a function is.
+
+    Raises
+    ------
+    UnknownSymbolError
+        If it is not here, or not a kernel's to call.
+
+    Examples
+    --------
+    >>> from gpusched.backends.native import address
+    >>> address("sin") > 0
+    True
+    """
+    if name in _NEVER_CALLED:
+        found = _in(_c_libraries(), "abort")
+    elif name.startswith(_NUMBA):
+        found = _of_numba(name.removeprefix(_NUMBA))
+    elif name in PYTHON:
+        found = _in([ctypes.pythonapi], name)
+    else:
+        found = None if name.startswith(_FOREIGN) else _in(_c_libraries(), name)
+    if found is None:
+        raise UnknownSymbolError(f"code of a kernel calls {name}, which is not known here")
+    return found
+
+
+def _in(libraries: list[Any], name: str) -> int | None:
+    for library in libraries:
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(library, name))
+        except ValueError:
+            continue
+    return None
+
+
+@cache
+def _c_libraries() -> list[Any]:
+    """Return the libraries of C and its mathematics."""
+    everything = ctypes.CDLL(None)
+    try:
+        return [ctypes.CDLL("libm.so.6"), everything]
+    except OSError:
+        return [everything]  # Not glibc: one library has all.
+
+
+def _of_numba(name: str) -> int | None:
+    found = _numba_functions().get(name) if name in _NUMBERS else None
+    return None if found is None else int(found)
+
+
+@cache
+def _numba_functions() -> dict[str, int]:
+    """Return the functions of numba's C library, which is loaded without numba."""
+    name = "numba._helperlib"
+    if name in sys.modules:
+        return dict(sys.modules[name].c_helpers)
+    package = importlib.util.find_spec("numba")
+    places = list(package.submodule_search_locations or ()) if package else []
+    found = importlib.machinery.PathFinder.find_spec(name, places)
+    if found is None:
+        return {}
+    module = importlib.util.module_from_spec(found)
+    # It is numba's to import, as part of its package.
+    sys.modules.pop(name, None)
+    return dict(module.c_helpers)

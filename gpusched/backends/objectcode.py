@@ -13,7 +13,7 @@ import numba
 from numba.core.compiler_lock import global_compiler_lock
 
 from gpusched.adapters import numba as numba_code
-from gpusched.backends import checks, elf, entries, native, symbols, tiles
+from gpusched.backends import checks, elf, entries, native, tiles
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def object_code(dispatcher: Any, signature: Any, tiled: bool = False) -> bytes |
             return _kept_here(name, "it may raise an error, or refers to objects of this process")
         _add_entries(module, compiled, tiled)
         found = numba_code.object_of(compiled.library, module)
-    unknown = [each for each in elf.parsed(found).imports if not symbols.known(each)]
+    unknown = [each for each in elf.parsed(found).imports if not native.is_known(each)]
     return _kept_here(name, f"it calls {unknown[0]}") if unknown else found
 
 

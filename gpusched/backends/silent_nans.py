@@ -14,6 +14,7 @@ other form there is no kernel. float16 is compared as float32, which holds all o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -31,7 +32,9 @@ _INSTRUCTION = re.compile(
     re.M,
 )
 """Whatever compares floats, and the name of its result."""
-_SILENT = re.compile(rf"fcmp {_WORDS}(?:[ou]eq|one|une|ord|uno|true|false) .+")
+_SILENT = re.compile(
+    rf"fcmp {_WORDS}(?:[ou]eq|one|une|ord|uno|true|false) .+|call .+@llvm\.x86\.avx512\..+, i32 8\)"
+)
 _COMPARISON = re.compile(rf"fcmp {_WORDS}([ou][lg][te]) {_KIND} (.+)")
 _EXTREME = re.compile(
     rf"{_WORDS}call {_WORDS}{_KIND} @llvm\.(minimum|maximum|minnum|maxnum)\.[^(]+\((.+)\).*"
@@ -40,17 +43,26 @@ _REDUCTION = re.compile(
     rf"{_WORDS}call {_WORDS}{_NUMBER} "
     rf"@llvm\.vector\.reduce\.f(min|max)(imum)?\.[^(]+\({_KIND} (?:noundef )?(.+)\).*"
 )
+_CHOICE = re.compile(
+    rf"^  (\S+) = select {_WORDS}<\d+ x i1> (\S+), {_KIND} (.+), {_KIND} (.+)$", re.M
+)
+_NAME = re.compile(r'%"[^"]*"|%[\w.$-]+')
 _OPERAND = re.compile(r'%"[^"]*"|splat \([^)]*\)|<[^>]*>|[^\s,]+')
 
 _INSTEAD = {"olt": (0, 0), "ogt": (0, 0), "ole": (1, 0), "oge": (0, 1),
             "ult": (0, 1), "ugt": (1, 0), "ule": (0, 0), "uge": (0, 0)}  # fmt: skip
 """By comparison, the numbers that are compared where an operand is NaN, with the same result."""
 
+_NEGATED = {"ule": "ogt", "uge": "olt"}
+"""By comparison, the one that is true where it is false."""
+
 _VECTORS = {"float": "<4 x float>", "double": "<2 x double>"}
 """Registers of single numbers."""
 
 CONSTRAINED = IS_X86 and bool(features().get("avx"))
 """Whether this processor compares vectors without an error; others are given numbers instead."""
+WIDE = ("<16 x float>", "<8 x double>") if features().get("avx512f") else ()
+"""Vectors whose least and greatest numbers this processor finds without an error."""
 HAS_MASKS = bool(features().get("avx512vl"))
 """Whether it has registers for results of comparisons: single numbers are compared as vectors are
 then, and a choice by that takes half the time. Elsewhere the instruction for single numbers that
@@ -67,9 +79,42 @@ class _Text:
 
     def replace(self, text: str) -> str:
         """Return the text of a module that raises nothing where NaN is compared."""
-        found = _INSTRUCTION.sub(self._silenced, text)
+        found = _INSTRUCTION.sub(self._silenced, self._with_extremes(text))
         missing = [line for name, line in self.declared.items() if f"{name}(" not in text]
         return "\n".join([found, *missing, ""])
+
+    def _with_extremes(self, text: str) -> str:
+        """Return the text with one instruction where the less or greater of two is chosen.
+
+        Of equal numbers, such as zeros of both signs, and of NaN, it gives the second: so does the
+        choice by whether the first is less, or greater.
+        """
+        compared = {}
+        for result, instruction in _INSTRUCTION.findall(text):
+            if (found := _COMPARISON.fullmatch(instruction)) and found[2] in WIDE:
+                compared[result] = found[1], _OPERAND.findall(found[3])[:2]
+        uses = Counter(_NAME.findall(text)) if compared else Counter()
+
+        def extreme(match: re.Match[str]) -> str:
+            result, condition, kind, x, _, y = match.groups()
+            name, pair = compared.get(condition, ("", []))
+            chosen = [_OPERAND.findall(each)[0] for each in (x, y)]
+            if name in _NEGATED:
+                name, chosen = _NEGATED[name], chosen[::-1]
+            if name not in ("olt", "ogt") or chosen not in (pair, pair[::-1]):
+                return match[0]
+            uses[condition] -= 1
+            least = (name == "olt") == (chosen == pair)
+            return f"  {result} = {self._wide('min' if least else 'max', kind, *chosen)}"
+
+        text = _CHOICE.sub(extreme, text)
+        return _INSTRUCTION.sub(lambda match: match[0] if uses.get(match[1]) != 1 else "", text)
+
+    def _wide(self, name: str, kind: str, a: str, b: str) -> str:
+        """Return the instruction that finds the least or greatest numbers of two vectors."""
+        function = f"@llvm.x86.avx512.{name}.{'ps' if 'float' in kind else 'pd'}.512"
+        self.declared[function] = f"declare {kind} {function}({kind}, {kind}, i32 immarg)"
+        return f"call {kind} {function}({kind} {a}, {kind} {b}, i32 8)"  # 8: without errors
 
     def _silenced(self, match: re.Match[str]) -> str:
         result, instruction = match.groups()
@@ -143,8 +188,11 @@ class _Text:
 
     def _furthest(self, name: str, kind: str, a: str, b: str) -> str:
         """Add what finds the least or greatest of two vectors of numbers."""
-        first = self._compare("olt" if name.startswith("min") else "ogt", kind, a, b)
-        number = self._choose(kind, first, a, b)
+        if kind in WIDE:
+            number = self._add(self._wide(name[:3], kind, a, b))
+        else:
+            first = self._compare("olt" if name.startswith("min") else "ogt", kind, a, b)
+            number = self._choose(kind, first, a, b)
         # NaN is not less than anything: the second is chosen then.
         asked = b if name.endswith("num") else a
         nan = self._add(f"fcmp uno {kind} {asked}, {asked}")

@@ -6,7 +6,6 @@ numbers that stand for each in a kernel; `operations` is the table
 of NumPy's functions with their expressions, `scalars` the functions that these call,
 `floatingpoint` the errors that NumPy reports of them; `generate` writes the scalar function
 `point`, with `parsing` for syntax trees; `hostloops` (CPU, plain Python)
-and `skeleton` (CUDA) write the `lines` of the loops around it, `moments` what joins means and
-deviations in both, `firsts` what joins the first of the largest or least values;
-`editions` are users' sources instead of generated ones.
+and `skeleton` (CUDA) write the `lines` of the loops around it, with those of moments and firsts,
+which take several `accumulators` each; `editions` are users' sources instead of generated ones.
 """

@@ -272,9 +272,9 @@ def _comparisons() -> None:
     _add("clip_by_arrays", {"f": "minimum_float(maximum_float({0}, {1}), {2})"})
     _add("where", _kinds("b", "{1} if {0} else {2}"))
     for side in ("left", "right"):
-        _add(f"search_{side}", _kinds("iuf", f"search_{side}({{0}}, {{1}}, {{2}})"))
+        _add(f"search_{side}", _kinds("iuf", f"search_{side}({{0}}, {{1}}, {{2}})"), heavy=True)
     place = "min(search_right({0}, {1}, {4}), {3})"
-    _add("interpolate", {"f": f"interpolated({{0}}, {{2}}, {place})"})
+    _add("interpolate", {"f": f"interpolated({{0}}, {{2}}, {place})"}, heavy=True)
     lane = "shift({0}, {1})"
     _add("select", {"f": f"selected({lane}, {{2}}, {{3}}, {{T}}(inf), {{T}}(nan))"}, heavy=True)
     found = f"following({lane}, {{2}}, {{3}}, {{4}}, {{T}}(inf), {{T}}(nan))"

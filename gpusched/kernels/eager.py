@@ -26,6 +26,8 @@ _plans: Newest[Any, Plan] = Newest(PLANS)
 class FrozenKernel(RecordedFunction):
     """A user's kernel as tasks have it: with the values of what it reads from outside."""
 
+    lasts = True
+
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Compute what the kernel does, or record it where an argument is a lazy chunk."""
         recorder = recorder_among(args)

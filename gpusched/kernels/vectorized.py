@@ -60,6 +60,7 @@ class Vectorized(Compiled):
     """The ufunc."""
     definition: Definition
     """The Python function that it was made of."""
+    lasts = True
     loops: tuple[str, ...]
     """The dtypes of the loops that numba has compiled, as `numpy.ufunc.types` has them."""
 

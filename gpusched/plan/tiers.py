@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched import config, events
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import DEFINED
-from gpusched.store import background, uncompiled, unfusedtimes, worthwhile
+from gpusched.store import background, unfused, worthwhile
 from gpusched.store.handles import Handle, Runnable
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
@@ -115,7 +115,7 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
         handle.count(seconds / len(waiting), graph)
     if config.word("fusion.compile") != BACKGROUND or all(handle.urgent for handle in waiting):
         return
-    times = unfusedtimes.here()
+    times = unfused.here()
     noted = any([times.add(handle.name, seconds / len(waiting)) for handle in waiting])
     # Files are looked at only where it matters: most short runs are worth nothing in any case.
     starting = service.starting() if noted else 0.0
@@ -165,12 +165,12 @@ class Unfused:
         # In a profile, where times are the host's, runs are waited for.
         marks = None if events.active else self._device.marks
         self._marks = None if marks is None else (marks, marks.make())
-        uncompiled.running.begin()
+        unfused.running.begin()
         self._started, self._used = perf_counter(), thread_time()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        uncompiled.running.end()
+        unfused.running.end()
         if not self.kept:
             return
         with updating() as counters:

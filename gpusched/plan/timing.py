@@ -5,37 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gpusched import events
 
 if TYPE_CHECKING:
-    from gpusched.backends.devices import Device
     from gpusched.plan.plan import Launch
-
-
-class Noted(Protocol):
-    """What is noted as one: a launch, or several that run together."""
-
-    @property
-    def name(self) -> str:
-        """Of the kernel, or of all of them."""
-
-    @property
-    def device(self) -> Device:
-        """Where it runs."""
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Calls of the program that it does, by the registers of their results."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of memory that it reads."""
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes of memory that it writes."""
+    from gpusched.plan.tiles import TiledLaunches
 
 
 class _Local(threading.local):
@@ -60,7 +36,7 @@ def call(launch: Launch, arguments: Sequence[Any]) -> int | None:
     return errors
 
 
-def timed(launch: Noted, compute: Callable[[], int]) -> int:
+def timed(launch: Launch | TiledLaunches, compute: Callable[[], int]) -> int:
     """Call what calls kernels of the host several times, note it as one, and return its result."""
     started = perf_counter()
     errors = compute()
@@ -86,7 +62,7 @@ def resolve() -> None:
         _note(launch, ended - marks.seconds(begin, end), ended)
 
 
-def _note(launch: Noted, started: float, ended: float) -> None:
+def _note(launch: Launch | TiledLaunches, started: float, ended: float) -> None:
     nbytes = launch.bytes_read + launch.bytes_written
     events.record("kernel", launch.name, started, ended, nbytes,
                   (launch.device.name, launch.steps))  # fmt: skip

@@ -12,9 +12,7 @@ what a chunk holds, and `callers` finds the user's lines; `catalogue` is what is
 also which calls leave their arguments as they are, and `bytecode` shows what users' functions do.
 
 `record` makes nodes of all that, and steps of nodes: `accumulation` those that join values along
-axes, `views` those of what is seen in another way, `derived` arrays that kernels read as a whole,
-`compound` arrays that are computed part by part. `postponed` are the steps that have not run, with
-what stands in for their results (`unfilled`),
-`held` says which of them have to be computed early, for want of memory, and `ownpieces` are pieces
-of chunks of which NumPy would have arrays of their own.
+axes, `views` those of what is seen in another way, `compound` arrays that are computed part by
+part. `postponed` are the steps that have not run, with what stands in for their results
+(`unfilled`), and says what has to be computed early, for want of memory.
 """

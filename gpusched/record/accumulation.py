@@ -23,7 +23,6 @@ from gpusched.plan.expression import (
 )
 from gpusched.record import parts
 from gpusched.record.catalogue import own
-from gpusched.record.derived import derived
 from gpusched.record.record import Recorder
 from gpusched.record.views import gather_apart, gathered
 
@@ -201,7 +200,7 @@ def scan(recorder: Recorder, combine: str, node: Node, axis: int) -> Node:
     if node.shape[axis] == 1:
         return node
     if combine in CUMULATED and few_lanes(recorder, node, axis):
-        return derived(recorder, node, _cumulated, combine, axis)
+        return recorder.derived(node, _cumulated, combine, axis)
     recorder.flush([*gathered(recorder, [node])])
     errors = recorder.heeded_errors(reports_of_joining(combine, node.dtype))
     key = ("scan", combine, axis, errors, id(node))

@@ -21,10 +21,9 @@ from gpusched.plan.layout import falls
 from gpusched.record import parts
 from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_operand, operand, viewed
 from gpusched.record.handlers import records, records_method
-from gpusched.record.ownpieces import copied
 from gpusched.record.record import Recorder
 from gpusched.record.ufuncs import complex_chunk, elementwise, parts_of
-from gpusched.record.views import leaf_view
+from gpusched.record.views import copied, leaf_view
 
 _MISSING = np._NoValue
 

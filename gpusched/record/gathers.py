@@ -15,7 +15,6 @@ from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, operand
-from gpusched.record.derived import derived
 from gpusched.record.handlers import axis_of, records, records_special
 from gpusched.record.masked import choose
 from gpusched.record.record import Recorder
@@ -81,7 +80,7 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
     marks = operand(recorder, labels)
     if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
         raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
-    places = derived(recorder, marks, located, node.shape[axis], axis)
+    places = recorder.derived(marks, located, node.shape[axis], axis)
     return LazyChunk(recorder, gather(recorder, node, places, axis), fresh=True)
 
 
@@ -185,7 +184,7 @@ def _choose(recorder: Recorder, a: Any, choices: Any, *, mode: Any = "raise") ->
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
     index: Any = a
     if mode == "raise" and a.dtype != bool:
-        index = LazyChunk(recorder, derived(recorder, a._node, within, count))
+        index = LazyChunk(recorder, recorder.derived(a._node, within, count))
     elif a.dtype != bool:
         index = (
             np.clip(a.astype(LABEL), 0, count - 1) if mode == "clip" else a.astype(LABEL) % count

@@ -16,7 +16,6 @@ from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.compound import Compound
-from gpusched.record.derived import derived
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 
@@ -82,7 +81,7 @@ def _step(recorder: Recorder, distances: Any, length: int) -> Spacing:
         return distances
     if node.shape != (length,) or node.dtype.kind not in "iuf":
         raise UnfusibleError(GraphBreak.OPERAND, "points that are not one for each element")
-    found = derived(recorder, node, spacing)
+    found = recorder.derived(node, spacing)
     return LazyChunk(recorder, found, scalar=not found.shape)
 
 

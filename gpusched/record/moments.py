@@ -1,6 +1,6 @@
 """Means and squares of deviations from them, as exact as numbers in two passes are, or more so.
 
-Kernels join them block by block while they read their values once (see `gpusched.emit.moments`).
+Kernels join them block by block while they read their values once (`gpusched.emit.accumulators`).
 Without kernels, and where NaN is skipped, values are read twice: deviations are those from a
 rounded mean, and how far that is from the mean is what they add up to.
 """

@@ -15,8 +15,7 @@ from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.floatingpoint import collecting, enforced, heeded
 from gpusched.emit.operations import conversion, reports
 from gpusched.emit.policy import LEAST_FREED
-from gpusched.plan import tiers, unjoined
-from gpusched.plan.arranging import arranged
+from gpusched.plan import tiers, tiles, unjoined
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -24,12 +23,13 @@ from gpusched.plan.expression import (
     Node,
     Reduce,
     Scalar,
+    Table,
     UnfusibleError,
     UnrecordableError,
     broadcast_shapes,
     scalar,
 )
-from gpusched.plan.kernelbuilder import KernelBuilder, Part
+from gpusched.plan.kernelbuilder import KernelBuilder, Part, not_streamed
 from gpusched.plan.overrides import bounds
 from gpusched.plan.plan import (
     Call,
@@ -41,6 +41,7 @@ from gpusched.plan.plan import (
     Step,
     by_calls,
     kind,
+    last_uses,
     owner,
     substitute,
     used_registers,
@@ -48,11 +49,9 @@ from gpusched.plan.plan import (
 from gpusched.plan.schedule import Group, groups
 from gpusched.record import parts
 from gpusched.record.catalogue import has
-from gpusched.record.held import early
-from gpusched.record.ownpieces import Pieces, owning
-from gpusched.record.postponed import Postponed
+from gpusched.record.postponed import Postponed, early
 from gpusched.record.unfilled import FORMS
-from gpusched.record.views import Views, gather_apart
+from gpusched.record.views import Pieces, Views, gather_apart, owning
 from gpusched.store.handles import Runnable
 
 if TYPE_CHECKING:
@@ -469,6 +468,32 @@ class Recorder:
         assert isinstance(found, Leaf)
         return found
 
+    def derived(self, node: Node, function: Callable[..., Any], *args: Any) -> Leaf:
+        """Return what a function makes of a node, registers and numbers; once for the same ones.
+
+        Such are arrays for kernels to read: labels, lanes, tables.
+        """
+        register = self.register(node)
+        # What stands in for labels that are still to be computed may be beyond all arrays.
+        written = self.postponed.writes({register, *used_registers(args)})
+        copies = function in FORMS or not written
+
+        def make() -> Node:
+            return self.made_leaf(register, function, *args, copies=copies)
+
+        # -0.0 equals 0.0, and is another number.
+        return cast(Leaf, self.interned(("derived", function, register, repr(args)), make))
+
+    def table(self, leaf: Leaf) -> Table:
+        """Return the node of an array of one axis that operations get as a whole."""
+
+        def make() -> Node:
+            self.done[id(found)] = leaf.register
+            return found
+
+        found = Table(leaf.dtype, (), leaf.register)
+        return cast(Table, self.interned(("table", leaf.register), make))
+
     # What is noted ----------------------------------------------------------------------
 
     def escaped(self, reason: Reason) -> None:
@@ -514,9 +539,21 @@ class Recorder:
         self.errors |= errors
 
     def plan(self, arrays: tuple[tuple[int, int], ...], result: Any) -> Plan:
-        """Return the plan that repeats what was recorded."""
+        """Return the plan that repeats what was recorded.
+
+        What need not be joined is not, and some kernels run tile by tile.
+        """
         kept = used_registers(result)
-        steps, dying, stages = arranged(self.steps, kept, self.contents, self.apart)
+        steps = unjoined.arranged(list(self.steps), kept, self.contents, self.apart)
+        dying = last_uses(map(tiles.touched, steps), kept)
+        running = tiles.arranged(steps, dying, self.contents, self.apart)
+        ends = last_uses(map(tiles.touched, running), kept)
+        launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
+        for step in steps:
+            if isinstance(step, Launch) and step.device.can.streams:
+                why = not_streamed(step.kernel.kernel.outputs, step.loops, step.outputs)
+                self.apart += [("stream", why)] if why is not None else []
+        stages = tuple(zip(running, launches, ends, strict=True))
         return Plan(steps, len(self.contents), arrays, result, tuple(self._constants), dying,
                     stages, errors=self.errors, warned=tuple(self.warned),
                     branches=bool(self.answers))  # fmt: skip

@@ -22,6 +22,8 @@ class RecordedFunction:
 
     elementwise = False
     """Whether its value at a place depends on the arguments at that place only."""
+    lasts = False
+    """Whether it holds no arrays, and stays as it is: programs that call it are kept."""
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
         """Return lazy chunks of the results.

@@ -19,7 +19,6 @@ from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute, operand
-from gpusched.record.derived import derived, table_of
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 
@@ -78,7 +77,7 @@ def searched(array: LazyChunk, numbers: Any, side: str) -> Any:
     common = np.dtype(np.float32) if common == HALF else common
     if not {array.dtype.kind, node.dtype.kind, common.kind} <= set("iuf"):
         raise UnfusibleError(GraphBreak.DTYPE, f"a search of {array.dtype} among {node.dtype}")
-    table = table_of(recorder, derived(recorder, node, padded, common, steps))
+    table = recorder.table(recorder.derived(node, padded, common, steps))
     value = recorder.cast(array._node, common)
     found = recorder.apply(f"search_{side}", (value, table, recorder.number(steps, PLACE)), PLACE)
     place = LazyChunk(recorder, found, fresh=True)
@@ -176,10 +175,10 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
     if not isinstance(values, Node) or values.shape != node.shape or count < 2:
         raise UnfusibleError(GraphBreak.OPERAND, "values that are not one for each of two points")
     wide = np.dtype(np.float64)
-    sorted_points = derived(recorder, node, padded, wide, steps)
+    sorted_points = recorder.derived(node, padded, wide, steps)
     points = Register(sorted_points.register)
-    between = derived(recorder, values, lines, points, left, right)
-    tables = table_of(recorder, sorted_points), table_of(recorder, between)
+    between = recorder.derived(values, lines, points, left, right)
+    tables = recorder.table(sorted_points), recorder.table(between)
     arguments = (recorder.cast(x._node, wide), *tables, recorder.cast(count, PLACE),
                  recorder.number(steps, PLACE))  # fmt: skip
     found = recorder.apply("interpolate", arguments, wide)

@@ -17,7 +17,6 @@ from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError, resolve_dtypes
 from gpusched.record.accumulation import segments
 from gpusched.record.chunk import LazyChunk, node_of, operand
-from gpusched.record.derived import derived
 from gpusched.record.gathers import LABEL, at, located
 from gpusched.record.handlers import UFUNC_METHODS, axis_of, records
 from gpusched.record.moments import corrected, held_in
@@ -148,7 +147,7 @@ def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
         raise UnfusibleError(GraphBreak.OPERAND, "labels that are not a row of integers")
     if node.shape != array.shape[axis : axis + 1]:
         raise UnfusibleError(GraphBreak.OPERAND, "labels of another length than the axis")
-    return derived(recorder, node, placed, count)
+    return recorder.derived(node, placed, count)
 
 
 @records(np.bincount)
@@ -222,7 +221,7 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
         whole = np.reshape(whole, (*shape[:axis], -1, *node.shape[axis + 1 :]))
         flat: Any = np.reshape(LazyChunk(recorder, places), -1)
         places = node_of(flat)
-    labels = LazyChunk(recorder, derived(recorder, places, located, length, axis))
+    labels = LazyChunk(recorder, recorder.derived(places, located, length, axis))
     # What nothing is added to keeps the sign of its zeros.
     initial = _keeping_zeros(ufunc.__name__, node.dtype)
     joined = reduced(whole, labels, length, ufunc.__name__, axis, initial=initial)

@@ -25,7 +25,6 @@ from gpusched.plan.expression import Node, Table, UnfusibleError
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, operand
-from gpusched.record.derived import derived, table_of
 from gpusched.record.gathers import LABEL, at
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
@@ -188,11 +187,11 @@ def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
     if given.kind != "f" or given == HALF:
         array = array.astype(np.float32 if given == HALF else np.float64)
     if ordered:
-        leaf = derived(recorder, array._node, in_order, axes, length)
+        leaf = recorder.derived(array._node, in_order, axes, length)
     else:
-        leaf = derived(recorder, array._node, side_by_side, axes)
+        leaf = recorder.derived(array._node, side_by_side, axes)
     starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
-    table = table_of(recorder, leaf)
+    table = recorder.table(leaf)
     return Lanes(array, given, axes, table, recorder.constant(starts), length, ordered)
 
 
@@ -217,11 +216,11 @@ def lanes_by_label(array: LazyChunk, labels: Any, count: int) -> Lanes:
         Where no kernel selects from them; the message is the reason.
     """
     recorder, marks = array._recorder, operand(array._recorder, labels)
-    order = derived(recorder, marks, by_label, count)
+    order = recorder.derived(marks, by_label, count)
     whole = lanes_of(at(array, order, array.ndim - 1), -1)
     if whole.ordered:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "few lanes of several labels each on a GPU")
-    ends = LazyChunk(recorder, derived(recorder, marks, ends_of, count))
+    ends = LazyChunk(recorder, recorder.derived(marks, ends_of, count))
     starts = LazyChunk(recorder, whole.starts)[..., np.newaxis] + ends[:-1]
     return replace(whole, starts=starts._node, length=ends[1:] - ends[:-1])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.record.ownpieces import copied
+from gpusched.record.views import copied
 
 Function = Callable[..., Any]
 

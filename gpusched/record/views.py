@@ -2,6 +2,10 @@
 
 A view of what is not computed yet is computed in its place: operations are recorded once more, for
 what is shown of their operands.
+
+Pieces that a task has cut off chunks are views, too, of which NumPy would have arrays of their own.
+Kernels read a piece where it is, in the chunk. Whoever else is to see it, or a view of it, gets an
+array of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,7 +31,8 @@ from gpusched.plan.expression import (
     UnfusibleError,
     postorder,
 )
-from gpusched.plan.plan import Call
+from gpusched.plan.plan import Call, Register, changed
+from gpusched.record import catalogue
 
 if TYPE_CHECKING:
     from gpusched.record.record import Recorder
@@ -214,3 +219,57 @@ def _permutation(shape: tuple[int, ...], change: Change) -> list[int]:
         order.append(axes.index(each))
         axes[order[-1]] = (-1, -1)
     return order
+
+
+@dataclass
+class Pieces:
+    """Which registers hold such pieces."""
+
+    views: dict[int, tuple[int, tuple[Change, ...]]] = field(default_factory=dict)
+    """By register, of which piece it is a view, by which functions."""
+    copies: dict[int, int] = field(default_factory=dict)
+    """By register of a piece, the register of its copy."""
+
+    def __contains__(self, register: int) -> bool:
+        """Return whether a register holds a piece, or a view of one."""
+        return register in self.views
+
+    def add(self, node: Node) -> None:
+        """Note that what a node stands for is a piece, if it is an array that exists."""
+        if isinstance(node, Leaf):
+            self.views.setdefault(node.register, (node.register, ()))
+
+    def viewed(self, register: int, change: Change, view: int) -> None:
+        """Note which register holds a view of another one."""
+        if register in self.views:
+            piece, changes = self.views[register]
+            self.views[view] = piece, (*changes, change)
+
+
+def own(recorder: Recorder, register: int) -> int:
+    """Return the register of the array, or of the view of it, that NumPy has for a piece."""
+    pieces = recorder.pieces
+    piece, changes = pieces.views[register]
+    if piece not in pieces.copies:
+        pieces.copies[piece] = recorder.made_leaf(piece, copied, copies=True).register
+    found = pieces.copies[piece]
+    for change in changes:
+        found = leaf_view(recorder, found, change).register
+    return found
+
+
+def owning(recorder: Recorder, structure: Any) -> Any:
+    """Return a structure of arguments with arrays of their own in place of pieces."""
+
+    def owned(item: Any) -> Any:
+        if type(item) is Register and item.number in recorder.pieces and not item.scalar:
+            return Register(own(recorder, item.number))
+        return item
+
+    return changed(structure, owned) if recorder.pieces.views else structure
+
+
+@catalogue.own("moves")
+def copied(array: Any) -> Any:
+    """Return a copy of an array, in C order."""
+    return array.copy()

@@ -4,19 +4,18 @@ Nobody knows whether a program will be run again. Whoever buys as soon as rentin
 spends at most twice what one would have spent who knew (R. M. Karp, "On-line algorithms versus
 off-line algorithms: how much is it worth to know the future?", IFIP Congress (1992) 416-429). A
 graph's plans are run together or not at all, so they are rented and bought together: at no time do
-the compilations that its tasks have asked for take longer than its tasks have.
+the compilations that its tasks have asked for take longer than its tasks have, unless other graphs
+share its kernels.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable
-from functools import partial
 
-from gpusched.store import unfusedtimes, worthwhile
+from gpusched.store import unfused, worthwhile
 from gpusched.store.handles import Handle
-from gpusched.store.unfusedtimes import Times
+from gpusched.store.unfused import Times
 
 PLANS = 100
 """Plans that are remembered, those that ran last."""
@@ -41,8 +40,6 @@ class Budgets:
         self._costs: dict[str, float] = {}
         """By a kernel's name, the seconds that its compilation is expected to take, as that was
         known when one of its plans ran last: to ask again for all plans would take 10 ms."""
-        self._owed = 0.0
-        """What was asked for of kernels that are forgotten beyond what they have spent."""
 
     def note(self, kernels: Iterable[Handle], graph: str) -> None:
         """Remember a plan that has run without its kernels.
@@ -66,12 +63,9 @@ class Budgets:
     def _forget(self, plan: Plan) -> None:
         """Forget a plan, and the kernels that no other one lacks."""
         del self._graphs[plan]
-        times = unfusedtimes.here()
         kept = {handle.name for other in self._graphs for handle in other}
         for name in {handle.name for handle in plan} - kept:
-            del self._costs[name]
-            # What it has spent and not asked for counts no more: it may come again.
-            self._owed += max(0.0, self._paid.pop(name) - times.total(name))
+            del self._costs[name], self._paid[name]
 
     def affordable(self, starting: float) -> list[Handle]:
         """Return the kernels that are worth the time which nothing else on this machine uses.
@@ -82,21 +76,18 @@ class Budgets:
             Seconds of processor time that the compiler takes before the first kernel: a cost of
             all graphs together.
         """
-        times = unfusedtimes.here()
-        budgets, free = self._budgets(times), self._free(times)
-        plans = sorted(filter(_waiting, self._graphs), key=partial(self._price, times))
+        budgets = self._budgets(unfused.here())
         bought: dict[Handle, None] = {}
         opened: set[Hashable] = set()
         left = 0.0
         for first in (True, False):  # One plan of each graph; others if that pays for the start.
-            for plan in plans:
+            for plan in filter(_waiting, self._graphs):
                 cost, graph = self._cost(plan, bought), self._graphs[plan]
-                most = min(budgets[graph], free, math.inf if first else left - starting)
+                most = budgets[graph] if first else min(budgets[graph], left - starting)
                 if first == (graph in opened) or cost >= most:
                     continue
                 opened.add(graph)
                 budgets[graph] -= cost
-                free -= cost
                 left += budgets[graph] if first else -cost
                 bought |= dict.fromkeys(_waiting(plan))
             if left <= starting:
@@ -114,19 +105,9 @@ class Budgets:
             found[graph] += times.total(handle.name) - self._paid[handle.name]
         return found
 
-    def _free(self, times: Times) -> float:
-        """Return what all have spent together, less what was asked for: graphs share kernels."""
-        spent = sum(times.total(name) - paid for name, paid in self._paid.items())
-        return spent - self._owed
-
     def _cost(self, plan: Plan, bought: Container[Handle]) -> float:
         """Return the seconds that compiling is expected to take what a plan still lacks."""
         return sum(self._costs[each.name] for each in _waiting(plan) if each not in bought)
-
-    def _price(self, times: Times, plan: Plan) -> float:
-        """Return the seconds of compilation for each that was spent without: the least first."""
-        spent = sum(times.total(handle.name) for handle in _waiting(plan))
-        return self._cost(plan, ()) / spent if spent else math.inf
 
 
 def _is_asked(handle: Handle) -> bool:

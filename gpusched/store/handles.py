@@ -1,14 +1,20 @@
-"""Kernels as launches hold them: their machine code is there, or comes later."""
+"""Kernels as launches hold them: their machine code is there, or comes later.
+
+There is one store of them for each device, by definition, where each is made once.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 from gpusched import events, forks
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
+from gpusched.newest import Newest
 from gpusched.store.statistics import compiling_for
 
 Call = Callable[..., int | None]
@@ -27,39 +33,6 @@ class NativeKernel:
     tiles: Callable[..., int] | None
     """Calls this kernel and others tile by tile, as `gpusched.backends.tiles` says; may be
     called as long as this object is there."""
-
-
-class Runnable(Protocol):
-    """A kernel that can be called, at once or as soon as it has been compiled."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """Its definition."""
-
-    @property
-    def name(self) -> str:
-        """Its name in profiles and counters."""
-
-    @property
-    def call(self) -> Call:
-        """What computes; compiles first where `ready` is False."""
-
-    @property
-    def native(self) -> NativeKernel | None:
-        """The same for other machine code to call, once it is ready; None if there is no such."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is compiled and loaded."""
-
-    def look(self) -> bool:
-        """Load it if it is in a file; return whether it is ready."""
-
-    def is_kept(self) -> bool:
-        """Return whether it is ready, or in a file; nothing is loaded or written."""
-
-    def wait(self) -> None:
-        """Compile it if need be."""
 
 
 @dataclass(frozen=True)
@@ -192,3 +165,79 @@ class Handle:
     def _compile_and_call(self, *arguments: Any) -> int | None:
         self.wait()
         return self.call(*arguments)
+
+
+Runnable = CompiledKernel | Handle
+"""A kernel that can be called, at once or as soon as it has been compiled."""
+
+MOST = 4096
+"""Kernels that a store holds, the oldest of which goes first; plans hold those that they call."""
+
+_stores: weakref.WeakSet[KernelStore] = weakref.WeakSet()
+"""All stores of this process; changed only where one is made, which takes no lock."""
+
+
+class KernelStore(ABC):
+    """Kernels by definition; a backend says how one is found and how one is made.
+
+    Notes
+    -----
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._handles: Newest[Kernel, Handle] = Newest(MOST)
+        _stores.add(self)
+
+    @abstractmethod
+    def loaded(self, kernel: Kernel) -> CompiledKernel | None:
+        """Return a kernel whose machine code is in a file; None if there is none."""
+
+    @abstractmethod
+    def obtained(self, kernel: Kernel) -> CompiledKernel:
+        """Return a kernel from a file, from other processes, or compiled now."""
+
+    def is_kept(self, kernel: Kernel) -> bool:
+        """Return whether a kernel's machine code is in a file; nothing is loaded or written."""
+        return False
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, kernel: Kernel) -> bool:
+        found = self._handles.get(kernel)
+        return found is not None and found.ready
+
+    def __iter__(self) -> Iterator[Kernel]:
+        """Yield the kernels in memory."""
+        return (kernel for kernel, handle in self._handles.now() if handle.ready)
+
+    def handle(self, kernel: Kernel) -> Handle:
+        """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
+        found = self._handles.get(kernel)
+        if found is None:
+            made = Handle(kernel, lambda: self.loaded(kernel), lambda: self.obtained(kernel),
+                          lambda: self.is_kept(kernel))  # fmt: skip
+            found = self._handles.setdefault(kernel, made)
+        return found
+
+    def get(self, kernel: Kernel) -> CompiledKernel:
+        """Return `kernel` compiled, from memory, from disk, or compiled now."""
+        handle = self.handle(kernel)
+        handle.wait()
+        assert handle.compiled is not None
+        return handle.compiled
+
+    def clear(self) -> None:
+        """Forget what is in memory; files stay."""
+        self._handles.clear()
+
+    def forget(self, kernel: Kernel) -> None:
+        """Forget one kernel, so that it is looked for again."""
+        self._handles.pop(kernel, None)
+
+
+def forget(kernel: Kernel) -> None:
+    """Forget a kernel in all stores, so that it is made with what is chosen for it then."""
+    for store in list(_stores):
+        store.forget(kernel)

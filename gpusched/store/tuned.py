@@ -24,8 +24,8 @@ from gpusched.emit.kernel import Kernel, Options
 from gpusched.store import (
     codefiles,
     emitters,
+    handles,
     kernelfiles,
-    kernelstore,
     processors,
     unwritable,
 )
@@ -123,7 +123,7 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
         unwritable.warn(path, error)
         return False
     _generation += 1
-    kernelstore.forget(kernel)
+    handles.forget(kernel)
     return True
 
 

@@ -15,7 +15,7 @@ from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import codefiles, kernelfiles, unfusedtimes, unwritable
+from gpusched.store import codefiles, kernelfiles, unfused, unwritable
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
 
@@ -154,6 +154,6 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     without = (at_once or cores()) * BESIDE * cost
     ahead = max(left * seconds, sum(handle.spent for handle in waiting)) - without
     if all(handle.repeated for handle in waiting):
-        times = unfusedtimes.here()
+        times = unfused.here()
         ahead = max(ahead, sum(times.total(handle.name) for handle in waiting))
     return SAVED * ahead - cost

@@ -9,7 +9,7 @@ The smaller of the two numbers divided by the larger is in [0, 1]; there
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 from numba import float32, float64, int32
@@ -30,8 +30,6 @@ from gpusched.vectormath.bits import (
     with_sign_of,
     with_sign_of_f32,
 )
-
-_INF = float("inf")
 
 
 @device
@@ -102,7 +100,7 @@ def arctan2_f64(y: Any, x: Any) -> Any:
     top = across if steep else up
     bottom = up if steep else across
     a = top / nonzero(bottom)
-    a = 1.0 if top == _INF else a
+    a = 1.0 if top == inf else a
     tail = _polynomial_f64(a)
     angle = HALF_PI - (a + (tail - HALF_PI_LOW)) if steep else a + tail
     behind = to_bits_f64(x) < 0
@@ -134,7 +132,7 @@ def arctan2_f32(y: Any, x: Any) -> Any:
     top = across if steep else up
     bottom = up if steep else across
     a = top / nonzero(bottom)
-    a = float32(1.0) if top == float32(_INF) else a
+    a = float32(1.0) if top == float32(inf) else a
     tail = _polynomial_f32(a)
     angle = _behind_f32(a, tail) if steep else a + tail
     behind = to_bits_f32(x) < int32(0)
@@ -145,7 +143,7 @@ def arctan2_f32(y: Any, x: Any) -> Any:
 @device
 def hypot_f32(x: Any, y: Any) -> Any:
     a, b = float64(x), float64(y)
-    return float32(sqrt(a * a + b * b)) if abs(a) != _INF and abs(b) != _INF else float32(_INF)
+    return float32(sqrt(a * a + b * b)) if abs(a) != inf and abs(b) != inf else float32(inf)
 
 
 @device
@@ -171,4 +169,4 @@ def hypot_f64(x: Any, y: Any) -> Any:
     remainder = fma(-root, root, total) + rest
     root = root + remainder / (2.0 * nonzero(root))
     result = root * back
-    return _INF if a == _INF or b == _INF else result
+    return inf if a == inf or b == inf else result

@@ -11,7 +11,7 @@ plain logarithms in float64.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, nan, sqrt
 from typing import Any
 
 from numba import float32, float64, int32
@@ -33,8 +33,6 @@ from gpusched.vectormath.exponential import (
     _reduced_f64,
 )
 from gpusched.vectormath.logarithm import log_for_f32, log_of_sum
-
-_INF, _NAN = float("inf"), float("nan")
 
 _small_f64 = polynomial(
     7.746178593018827e-13,
@@ -106,7 +104,7 @@ def arcsinh_f64(x: Any) -> Any:
     w = a + rest
     huge = a > 1e9
     size = log_of_sum(a if huge else w, (a - w) + rest, huge)
-    size = size if a < _INF else a
+    size = size if a < inf else a
     return with_sign_of(size, x) if x == x else x
 
 
@@ -121,8 +119,8 @@ def arccosh_f64(x: Any) -> Any:
     low = (t - (w - other)) + (root - other)
     huge = x > 1e9
     result = log_of_sum(x if huge else w, low, huge)
-    result = result if x < _INF else x
-    return result if x > 1.0 else (0.0 if x == 1.0 else _NAN)
+    result = result if x < inf else x
+    return result if x > 1.0 else (0.0 if x == 1.0 else nan)
 
 
 @device
@@ -133,7 +131,7 @@ def arctanh_f64(x: Any) -> Any:
     w = 2.0 * a * inverse
     low = (fma(-w, d, 2.0 * a) - w * ((1.0 - d) - a)) * inverse
     size = 0.5 * log_of_sum(w, low, False)
-    size = size if a < 1.0 else (_INF if a == 1.0 else _NAN)
+    size = size if a < 1.0 else (inf if a == 1.0 else nan)
     return with_sign_of(size, x)
 
 
@@ -141,7 +139,7 @@ def arctanh_f64(x: Any) -> Any:
 def arcsinh_f32(x: Any) -> Any:
     a = abs(float64(x))
     size = log_for_f32(a + sqrt(fma(a, a, 1.0)))
-    size = size if 1e-4 < a < _INF else a
+    size = size if 1e-4 < a < inf else a
     return float32(with_sign_of(size, float64(x))) if x == x else x
 
 
@@ -150,8 +148,8 @@ def arccosh_f32(x: Any) -> Any:
     a = float64(x)
     t = a - 1.0
     result = log_for_f32(a + sqrt(t * (2.0 + t)))
-    result = result if t < _INF else t
-    return float32(result if t > 0.0 else (0.0 if t == 0.0 else _NAN))
+    result = result if t < inf else t
+    return float32(result if t > 0.0 else (0.0 if t == 0.0 else nan))
 
 
 @device
@@ -159,5 +157,5 @@ def arctanh_f32(x: Any) -> Any:
     a = abs(float64(x))
     size = 0.5 * log_for_f32((1.0 + a) / (1.0 - a))
     size = size if a > 1e-4 else a
-    size = size if a < 1.0 else (_INF if a == 1.0 else _NAN)
+    size = size if a < 1.0 else (inf if a == 1.0 else nan)
     return float32(with_sign_of(size, float64(x)))

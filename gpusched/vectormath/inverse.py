@@ -11,7 +11,7 @@ float64 has the exact remainder.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 from numba import float32, float64, int32
@@ -33,8 +33,6 @@ from gpusched.vectormath.bits import (
     with_sign_of,
 )
 from gpusched.vectormath.exponential import _ROUND_BITS_F64, _ROUND_F64
-
-_INF = float("inf")
 
 _arcsine_f64 = polynomial(
     0.029612011264955142,
@@ -188,7 +186,7 @@ def cbrt_f64(x: Any) -> Any:
     j = to_bits_f64(t) - _ROUND_BITS_F64
     scale = from_bits_f64(((j - 18 if tiny else j) + 1023) << 52)
     root = root * scale
-    return with_sign_of(root, x) if a > 0.0 and a < _INF else x + x
+    return with_sign_of(root, x) if a > 0.0 and a < inf else x + x
 
 
 @device
@@ -199,4 +197,4 @@ def cbrt_f32(x: Any) -> Any:
     y = _inverse_root_of(v, y)
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
     root = with_sign_of(v * y * y * scale, wide)
-    return float32(root if a > 0.0 and a < _INF else wide + wide)
+    return float32(root if a > 0.0 and a < inf else wide + wide)

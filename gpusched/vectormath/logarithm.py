@@ -7,6 +7,7 @@ Microsystems, 1993).
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 from numba import float32, float64, int32
@@ -27,8 +28,6 @@ from gpusched.vectormath.bits import (
     to_bits_f32,
     to_bits_f64,
 )
-
-_INF, _NAN = float("inf"), float("nan")
 
 
 @device
@@ -89,8 +88,8 @@ def log_for_f32(x: Any) -> Any:
 
 @device
 def _edges_f64(x: Any, result: Any) -> Any:
-    result = result if x < _INF else x
-    return result if x > 0.0 else (-_INF if x == 0.0 else _NAN)
+    result = result if x < inf else x
+    return result if x > 0.0 else (-inf if x == 0.0 else nan)
 
 
 @device
@@ -149,8 +148,8 @@ def log_of_sum(w: Any, low: Any, doubled: Any) -> Any:
 @device
 def log1p_f64(x: Any) -> Any:
     result = log_of_sum(x, 0.0, False)
-    result = result if x < _INF else x
-    result = result if x > -1.0 else (-_INF if x == -1.0 else _NAN)
+    result = result if x < inf else x
+    result = result if x > -1.0 else (-inf if x == -1.0 else nan)
     return result if x != 0.0 else x
 
 
@@ -188,8 +187,8 @@ def _polynomial_f32(f: Any) -> Any:
 
 @device
 def _edges_f32(x: Any, result: Any) -> Any:
-    result = result if x < float32(_INF) else x
-    return result if x > float32(0.0) else (float32(-_INF) if x == float32(0.0) else float32(_NAN))
+    result = result if x < float32(inf) else x
+    return result if x > float32(0.0) else (float32(-inf) if x == float32(0.0) else float32(nan))
 
 
 _finished_f32 = _unchanged if HAS_AVX512 else _edges_f32

@@ -9,6 +9,7 @@ are those of C99's Annex F, and NumPy's.
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 from numba import float32, float64
@@ -31,7 +32,6 @@ from gpusched.vectormath.exponential import (
 )
 from gpusched.vectormath.logarithm import _parts_f64, log_for_f32
 
-_INF, _NAN = float("inf"), float("nan")
 _LOG2_HIGH, _LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _THIRDS, _THIRDS_LOW = 0.6666666666666666, 3.700743415417188e-17
 
@@ -77,15 +77,15 @@ def _edges(x: Any, y: Any, size: Any) -> Any:
     whole = floor(y) == y
     odd = whole and 2.0 * floor(0.5 * y) != y
     result = from_bits_f64(to_bits_f64(size) | (to_bits_f64(x) & SIGN)) if odd else size
-    result = _NAN if x < 0.0 and a < _INF and not whole else result
+    result = nan if x < 0.0 and a < inf and not whole else result
     result = x + y if x != x or y != y else result
-    return 1.0 if y == 0.0 or x == 1.0 or (a == 1.0 and abs(y) == _INF) else result
+    return 1.0 if y == 0.0 or x == 1.0 or (a == 1.0 and abs(y) == inf) else result
 
 
 @device
 def _of_edge(a: Any, y: Any) -> Any:
     """Return y log(a), bounded, for an a of 0 or infinity: inf - inf would raise a flag."""
-    return 760.0 if (a == _INF) == (y >= 0.0) else -760.0
+    return 760.0 if (a == inf) == (y >= 0.0) else -760.0
 
 
 @device
@@ -94,7 +94,7 @@ def power_f64(x: Any, y: Any) -> Any:
     log, log_low = _logarithm_f64(nonzero(a))
     p = y * log
     p_low = fma(y, log, -p) + y * log_low
-    p = _of_edge(a, y) if a == 0.0 or a == _INF else p
+    p = _of_edge(a, y) if a == 0.0 or a == inf else p
     p = 0.0 if x != x or y != y else p
     p_low = p_low if abs(p) < 760.0 else 0.0
     p = 720.0 if p > 720.0 else p
@@ -110,7 +110,7 @@ def power_f32(x: Any, y: Any) -> Any:
     wide, high = float64(x), float64(y)
     a = abs(wide)
     p = high * log_for_f32(a)
-    p = _of_edge(a, high) if a == 0.0 or a == _INF else p
+    p = _of_edge(a, high) if a == 0.0 or a == inf else p
     # What is made of NaN by its bits may overflow.
     p = 0.0 if wide != wide or high != high else p
     p = p if p < 90.0 else 90.0

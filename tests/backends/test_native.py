@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusched.backends import cpu, elf, native, symbols
+from gpusched.backends import cpu, elf, native
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
 
@@ -169,7 +169,7 @@ def test_threads_call_at_once_without_the_lock() -> None:
 
 def test_what_a_kernel_must_not_call_is_not_found() -> None:
     for name in ("PyRun_SimpleString", "numba_unpickle", "NRT_Allocate", "no_such_function"):
-        assert not symbols.known(name)
+        assert not native.is_known(name)
 
 
 def test_code_that_was_cut_short_is_refused() -> None:

@@ -26,14 +26,18 @@ FE_INVALID = 1
 """The C library's bit."""
 
 
-def module(kind: str, result: str, instruction: str, declared: str = "") -> str:
-    """Return a function from two arrays to what an instruction makes of their first numbers."""
+def module(kind: str, result: str, instruction: str, declared: str = "", before: str = "") -> str:
+    """Return a function from two arrays to what an instruction makes of their first numbers.
+
+    Others may come `before` it.
+    """
     whole = result.replace("i1", "i8")
     kept = f"zext {result} %found to {whole}" if whole != result else f"freeze {result} %found"
     return str(llvm.parse_assembly(f"""
     define void @call(ptr %a, ptr %b, ptr %out) {{
       %x = load {kind}, ptr %a, align 4
       %y = load {kind}, ptr %b, align 4
+      {before}
       %found = {instruction}
       %kept = {kept}
       store {whole} %kept, ptr %out, align 1
@@ -91,7 +95,8 @@ def raises(call: Callable[..., np.ndarray], *arguments: Any) -> bool:
 
 @pytest.mark.parametrize(("constrained", "masks"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize(
-    ("kind", "lanes"), [(kind, lanes) for kind, most in LANES.items() for lanes in (1, most)]
+    ("kind", "lanes"),
+    [(kind, lanes) for kind, most in LANES.items() for lanes in (1, most, 4 * most)],
 )
 def test_results_are_the_same_and_nan_raises_nothing(
     kind: str, lanes: int, constrained: bool, masks: bool, monkeypatch: pytest.MonkeyPatch
@@ -108,12 +113,41 @@ def test_results_are_the_same_and_nan_raises_nothing(
     for text, boolean in cases(kind, lanes):
         changed = silent_nans.replaced(text)
         assert changed != text
-        assert ("constrained" in changed) is (masks or (constrained and " x " in changed))
+        wide = f"<{lanes} x {kind}>" in silent_nans.WIDE
+        assert wide or ("constrained" in changed) is (masks or (constrained and " x " in changed))
         one, other = called(text), called(changed)
         for a, b in arrays:
             given = a, b, lanes, "i1" if boolean else a.dtype
             np.testing.assert_array_equal(other(*given), one(*given), text)
             assert not (IS_X86 and raises(other, *given)), (text, a, b)
+
+
+@pytest.mark.skipif(not silent_nans.WIDE, reason="a processor without such instructions")
+@pytest.mark.parametrize(("kind", "lanes"), [("float", 16), ("double", 8)])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_the_less_or_greater_of_two_is_one_instruction(name: str, kind: str, lanes: int) -> None:
+    whole, bits = f"<{lanes} x {kind}>", f"<{lanes} x i1>"
+    numbers = np.array([*NUMBERS, -0.0], TYPES[kind])
+    pairs = np.array(list(itertools.product(numbers, numbers)), TYPES[kind])
+    starts = range(0, len(pairs), lanes)
+    arrays = [tuple(np.resize(column[k:], lanes) for column in pairs.T) for k in starts]
+    compared = f"%c = fcmp {name} {whole} %x, %y"
+    for first, second in ("xy", "yx"):
+        choice = f"select {bits} %c, {whole} %{first}, {whole} %{second}"
+        used = f"{compared}\n      %chosen = {choice}\n      %w = uitofp {bits} %c to {whole}"
+        alone = module(whole, whole, choice, before=compared)
+        twice = module(whole, whole, f"fadd {whole} %chosen, %w", before=used)
+        for text, kept in ((alone, False), (twice, True)):
+            changed = silent_nans.replaced(text)
+            # Of equal numbers, and of NaN, the others choose the first.
+            exact = name in ("olt", "ogt", "ule", "uge")
+            assert ("avx512" in changed) is exact
+            assert ("constrained" in changed) is (kept or not exact)
+            one, other = called(text), called(changed)
+            for a, b in arrays:
+                given = a, b, lanes, a.dtype
+                assert other(*given).tobytes() == one(*given).tobytes(), (text, a, b)
+                assert not raises(other, *given), (text, a, b)
 
 
 @pytest.mark.parametrize("instruction", [

@@ -20,8 +20,7 @@ import pytest
 from gpusched.backends.devices import HOST, Device
 from gpusched.emit.floatingpoint import DIVIDE, INVALID, take
 from gpusched.emit.kernel import Kernel
-from gpusched.store.handles import CompiledKernel
-from gpusched.store.kernelstore import KernelStore
+from gpusched.store.handles import CompiledKernel, KernelStore
 from tests.backends import clanguage
 from tests.emit.test_generate import CASES, GOLDEN
 from tests.record import recording

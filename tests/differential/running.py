@@ -16,13 +16,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import dask
 import numpy as np
+from dask.system import CPU_COUNT
+from dask.threaded import ContextAwareThreadPoolExecutor
 
 import gpusched
 from tests.differential.case import Case
+from tests.waiting import wait_for
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 EVERY_CHUNK = {
     "gpusched.fusion.compile": "wait",
@@ -124,13 +131,50 @@ class Observer:
 
     def _computed(self, build: Callable[[], Any]) -> Any:
         built = build()
-        if isinstance(built, tuple):
-            return dask.compute(*built, scheduler=self.scheduler)
-        return built.compute(scheduler=self.scheduler)
+        with tasks_ended(self.scheduler) as options:
+            if isinstance(built, tuple):
+                return dask.compute(*built, scheduler=self.scheduler, **options)
+            return built.compute(scheduler=self.scheduler, **options)
 
     def state(self, name: str, read: Callable[[], Any]) -> None:
         """Note the value of one of the program's own variables."""
         self.values[name] = kept(read())
+
+
+@contextmanager
+def tasks_ended(scheduler: Any) -> Iterator[dict[str, Any]]:
+    """Wait at the end for all tasks of a computation: of one that failed, others may still run.
+
+    What these warn of would be noted with the next computation.
+
+    Yields
+    ------
+    dict
+        What dask is given besides the scheduler.
+    """
+    pool = ContextAwareThreadPoolExecutor(CPU_COUNT) if scheduler == "threads" else None
+    ends = True
+    try:
+        yield {} if pool is None else {"pool": pool}
+    except TooLongError:
+        ends = False
+        raise
+    except Exception:
+        if scheduler not in ("sync", "threads"):
+            wait_for(partial(idle, scheduler))
+        raise
+    finally:
+        if pool is not None:
+            pool.shutdown(wait=ends)
+
+
+def idle(client: Client) -> bool:
+    """Return whether no task runs, or is about to, on a cluster of this process."""
+    cluster: Any = client.cluster
+    states = {task.state for task in list(cluster.scheduler.tasks.values())}
+    for worker in cluster.workers.values():
+        states.update(task.state for task in list(worker.state.tasks.values()))
+    return states <= {"memory", "erred", "error", "released", "forgotten"}
 
 
 def kept(value: Any) -> Any:

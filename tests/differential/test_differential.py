@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.differential import running
 from tests.differential.campaign import (
     GENERATORS,
     Counts,
@@ -18,6 +20,7 @@ from tests.differential.campaign import (
     scripted,
     shrunk,
 )
+from tests.differential.case import Case
 from tests.differential.known import KNOWN
 from tests.differential.running import Schedulers
 from tests.tiers import exhaustive
@@ -75,6 +78,60 @@ def test_new_seeds(kind: str, schedulers: Schedulers) -> None:
     print(f"seeds from {first}: {counts}")
     scripts = [scripted(shrunk(each, schedulers)) for each in failed[:SHOWN]]
     assert not failed, "\n\n".join(scripts)
+
+
+FAILING = """
+import threading
+import warnings
+
+import dask.array as da
+import numpy as np
+
+DATA = {}
+late, started = threading.Event(), threading.Event()
+
+
+def one(chunk, block_id):
+    if block_id == (0,):
+        started.wait(60)
+        raise ValueError
+    started.set()
+    late.wait(60)
+    warnings.warn("late")
+    return chunk
+
+
+def main(observe):
+    observe("fails", lambda: da.zeros(2, chunks=1).map_blocks(one, dtype="f8", meta=np.zeros(0)))
+    observe("next", lambda: da.zeros(2, chunks=1))
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "cluster"])
+def test_tasks_of_what_has_failed_end_before_the_next_is_computed(
+    scheduler: str, schedulers: Schedulers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def released() -> None:
+        sys.modules[running.MODULE].late.set()
+
+    class Pool(running.ContextAwareThreadPoolExecutor):
+        def shutdown(self, *args: Any, **kwargs: Any) -> None:
+            released()
+            super().shutdown(*args, **kwargs)
+
+    def idle(client: Any) -> bool:
+        released()
+        return is_idle(client)
+
+    is_idle = running.idle
+    monkeypatch.setattr(running, "ContextAwareThreadPoolExecutor", Pool)
+    monkeypatch.setattr(running, "CPU_COUNT", 2)
+    monkeypatch.setattr(running, "idle", idle)
+    case = Case("functions", 0, FAILING, scheduler)
+    found = running.run(case, False, schedulers).outcomes
+    assert found["fails"].error == ("ValueError", "")
+    assert found["fails"].warned == {("UserWarning", "late")}
+    assert not found["next"].warned
 
 
 def test_most_programs_run_kernels(schedulers: Schedulers) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import gpusched
+from gpusched.graph import hook
 from gpusched.graph.frontends import adapter, counterparts
 from gpusched.graph.frontends.counterparts import (
     Exchange,
@@ -277,11 +278,9 @@ def test_a_front_end_whose_names_have_moved_is_warned_of(monkeypatch: pytest.Mon
 
 
 def test_a_dask_without_the_entry_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpusched.graph.frontends import entry
-
     monkeypatch.delattr(dask.base, adapter.ENTRY)
     with pytest.warns(UserWarning, match="array expressions are computed without fusion"):
-        entry.install()
+        hook.install()
 
 
 def test_tasks_that_do_not_know_their_keys_are_fused() -> None:

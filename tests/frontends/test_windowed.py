@@ -11,10 +11,10 @@ import pytest
 
 import gpusched
 from gpusched.graph.frontends import adapter
-from gpusched.graph.frontends.windowed import REDUCERS, window_reduced
+from gpusched.graph.frontends.daskarray import REDUCERS, window_reduced
 from tests.record.recording import assert_same, record
 
-MOVED = "has changed upstream: see gpusched/graph/frontends/windowed.py"
+MOVED = "has changed upstream: see gpusched/graph/frontends/daskarray.py"
 
 
 @pytest.fixture(autouse=True)

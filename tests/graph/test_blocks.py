@@ -21,8 +21,7 @@ from gpusched.adapters.arrays import nanmax_skip
 from gpusched.graph.functions import moments
 from gpusched.graph.running import blocks, division
 from gpusched.graph.running.blocks import Blocks, parts
-from gpusched.graph.running.calling import Calling
-from gpusched.graph.running.unfused import call_each
+from gpusched.graph.running.calling import Calling, call_each
 from gpusched.plan.plan import Register, last_uses
 from gpusched.record.steps import ProgramStep
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph.running import calling, division
-from gpusched.graph.running.unfused import Unfused
+from gpusched.graph.running.calling import Unfused
 from gpusched.store.statistics import reset_statistics, statistics
 
 Function = Callable[..., Any]

@@ -7,12 +7,15 @@ from functools import partial
 
 import dask
 import dask.array as da
+import numba
 import numpy as np
 import pytest
 from dask.array import reductions
+from dask.utils import methodcaller
+from scipy import special
 from toolz import compose
 
-from gpusched import enable
+from gpusched import enable, kernel
 from gpusched.backends import cache
 from gpusched.graph import fusible
 from gpusched.graph.programs import program as lasting
@@ -250,6 +253,8 @@ def module_level(x):
     [
         (np.exp, True),
         (np.where, True),
+        (special.erf, True),
+        (methodcaller("astype"), True),
         (reductions.mean_chunk, True),
         (partial(reductions.mean_chunk, axis=3), True),
         (partial(np.sum, axis=lambda: 3), False),
@@ -267,6 +272,31 @@ def module_level(x):
 )
 def test_functions_of_libraries_last(value, expected):
     assert lasts(value) is expected
+
+
+@kernel
+def steps(x):
+    count = 0
+    while x > 1 and count < 9:
+        x, count = x / 2, count + 1
+    return count
+
+
+@numba.vectorize(["float64(float64)"])
+def halved(x):
+    return x / 2 if x > 0 else x
+
+
+@pytest.mark.parametrize("function", [steps, halved, special.erf])
+def test_kernels_and_ufuncs_are_recorded_once(function):
+    def compute():
+        with enable():
+            x = da.from_array(X, chunks=10_000) * 3
+            return function(x).compute(scheduler="sync")
+
+    assert recordings(compute) == 1
+    gc.collect()
+    assert recordings(compute) == 0
 
 
 def test_safe_functions_that_hold_no_arrays_last():

@@ -57,6 +57,17 @@ def test_operands_that_are_broadcast_are_not_divided(shape: tuple[int, ...]) -> 
         np.testing.assert_array_equal(program(*CHAIN)(x, y), whole)
 
 
+@pytest.mark.parametrize("dtype", [">f8", "O", "m8[s]", "longdouble"])
+@pytest.mark.parametrize("shape", [(ROWS, COLUMNS), (ROWS, 1), (COLUMNS,)])
+def test_arrays_that_no_kernel_takes_leave_calls_whole(
+    x: np.ndarray, dtype: str, shape: tuple[int, ...]
+) -> None:
+    y = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+    whole = program(np.multiply)(x, y)
+    with shortage.in_pieces(2):
+        np.testing.assert_array_equal(program(np.multiply)(x, y), whole)
+
+
 @pytest.mark.parametrize(
     ("function", "args", "kwargs"),
     [

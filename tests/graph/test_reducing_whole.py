@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
-from gpusched.graph.functions.reductionsteps import is_step
 from gpusched.graph.passes import reducewhole, table, unsplitting
 from gpusched.graph.passes.chains import without_links
 from gpusched.graph.passes.reducefirst import reduced_first
 from gpusched.graph.passes.reducewhole import whole_chunks
 from gpusched.graph.passes.table import Table
-from gpusched.graph.subgraph import last_task
 from tests.benchmarks.programs import tasks_of
 from tests.graph.passes import assert_same_results, table_of
 
@@ -117,17 +115,13 @@ def test_first_steps_that_are_results_stay() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(REDUCTIONS)))
-def test_results_of_many_chunks_are_joined_by_a_tree(
+def test_pieces_of_many_chunks_stay_where_dask_joins_results_by_a_tree(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(reducewhole, "MOST", 2)
     x = pieces_of(chunks=(4, 6), small=(1, 6))
-    before = table_of(REDUCTIONS[number](x))
-    after = whole_chunks(before)
-    assert_same_results(before, after)
-    joins = [len(each.dependencies) for each in after.tasks.values() if is_step(last_task(each))]
-    # Or by one task, if dask has one.
-    assert max(joins) == (6 if number == REDUCTIONS.index(ONE_TASK) else 2)
+    joined = fewer(REDUCTIONS[number](x)) > 0
+    assert joined is (number == REDUCTIONS.index(ONE_TASK))
 
 
 def test_nothing_is_taken_apart_where_pieces_are_joined_with_others(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from threading import Barrier, Event
+from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -142,3 +145,31 @@ def test_threads_share_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(found, np.sqrt(np.arange(800_000.0) * 2 + 1))
     # Those that come before the first one has begun make one of their own.
     assert 0 < sum(statistics().recorded.values()) < count
+
+
+def test_what_a_plan_computes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "PATIENCE", 60)
+    begun, barrier, run, known = Event(), Barrier(2), Plan.run, Remembered.known
+    asked = count()
+
+    def after_the_first_has_begun(self: Remembered, key: Any) -> Any:
+        assert next(asked) == 0 or begun.wait(30)
+        return known(self, key)
+
+    def together(self: Plan, *args: Any) -> Any:
+        begun.set()
+        barrier.wait(30)
+        return run(self, *args)
+
+    monkeypatch.setattr(Remembered, "known", after_the_first_has_begun)
+    monkeypatch.setattr(Plan, "run", together)
+    reset_statistics()
+    numbers = da.from_array(np.arange(200_000.0), chunks=100_000)
+    with (
+        ThreadPoolExecutor(2) as pool,
+        gpusched.enable(),
+        dask.config.set({"gpusched.fusion.compile": "wait"}),
+    ):
+        found = da.sqrt(numbers * 3 + 1).compute(scheduler="threads", pool=pool)
+    np.testing.assert_array_equal(found, np.sqrt(np.arange(200_000.0) * 3 + 1))
+    assert sum(statistics().recorded.values()) == 1

@@ -24,9 +24,9 @@ from gpusched.emit.operations import OPERATIONS, has
 from gpusched.graph.functions.known import enforced
 from gpusched.graph.running import blocks, division
 from gpusched.graph.running.blocks import Blocks, parts
+from gpusched.graph.running.calling import arranged
 from gpusched.graph.running.division import ALIGNED, Division
 from gpusched.graph.running.segment import Segment
-from gpusched.graph.running.unfused import arranged
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import NAMES
 from gpusched.record.steps import ProgramStep

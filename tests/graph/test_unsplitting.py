@@ -22,8 +22,7 @@ from gpusched.adapters.arrays import concatenate2, enforce_dtype, sqrt
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, identity_cast
 from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.passes import unsplitting
-from gpusched.graph.passes.sized import Sized
-from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.sizes import Sized, Sizes
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.unsplitting import unsplit
 from tests.benchmarks.programs import tasks_of

@@ -17,7 +17,7 @@ from gpusched.backends import cache
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import Kernel
 from gpusched.inspection import kernel_listings
-from gpusched.store.kernelstore import KernelStore
+from gpusched.store.handles import KernelStore
 from gpusched.store.service.client import CompilerDiedError
 
 

@@ -3,8 +3,8 @@
 ``python -m tests.peers.compatibility`` is ``make test-ecosystem``; ``--only flox xgcm`` runs some,
 ``--missing`` those of which nothing is kept, ``--page`` none, and writes the page of what is kept
 in ``compatibility.json``. ``--before /a/checkout`` runs the tests that were run last with the
-gpusched of another checkout, whose counts stand beside the others. It fails if a test fails fused
-that passes plain.
+gpusched of another checkout, whose counts stand beside the others: `tests.peers.taskcounts` counts
+all runs in the same way. It fails if a test fails fused that passes plain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from tests.everything import commit, machine
 from tests.kernelsettings import KERNELS
 from tests.peers import environments
 from tests.peers.packages import PACKAGES, Package
-from tests.peers.runs import FUSED, HERE, ROOT, NotRunError, Run, counted, run_tests
+from tests.peers.runs import (
+    COUNTS,
+    FUSED,
+    HERE,
+    ROOT,
+    NotRunError,
+    Run,
+    counted,
+    run_tests,
+    tasks_counted,
+)
 
 PAGE = ROOT / "docs/reference/compatibility.md"
 RESULTS = HERE / "compatibility.json"
@@ -53,7 +63,7 @@ def runner(name: str, package: Package, sources: str, every: int) -> Callable[..
             "ecosystem.ini",
             directory,
             label,
-            plugins=[FUSED] if fused else [],
+            plugins=[COUNTS, *([FUSED] if fused else [])],
             environment=KERNELS | {"XDG_CACHE_HOME": str(cache)} | dict(package.environment),
             every=every,
             rootdir=folder,
@@ -85,6 +95,7 @@ def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str
         # Some draw random numbers without a seed.
         lost &= run("plain", only=lost).passed
     counts = counted(environments.FOLDER / name, "second")
+    tasks = {label: tasks_counted(environments.FOLDER / name, label) for label in runs}
     return {
         "release": package.release,
         "every": every,
@@ -93,9 +104,10 @@ def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str
         "lost": sorted(lost),
         "expected": sorted(dict(package.expected).keys() & first.failed & second.failed),
         "seconds": {label: round(done.seconds, 1) for label, done in runs.items()},
-        **tasks_of(counts),
+        "plain_tasks": tasks["plain"]["tasks"],
+        **share_of(tasks["second"]),
         "launches": counts["launches"],
-        "called": counts["called"][:KEPT],
+        "unfused": tasks["second"]["unfused"][:KEPT],
         "breaks": breaks(counts),
         "commit": commit(),
         "machine": machine(),
@@ -108,28 +120,36 @@ def measure_before(
 ) -> dict[str, Any]:
     """Run the same tests with the gpusched of an earlier checkout, and return what is kept of it.
 
-    Both count tasks in the same way; the earlier one made other tasks of the same program.
+    The earlier one makes other tasks of the same program.
     """
     run = runner(name, package, sources, every)
-    done = run("before", first=[environments.earlier(checkout)])
-    of = commit(checkout)
-    return {"commit": of, "passed": len(done.passed),
-            **tasks_of(counted(environments.FOLDER / name, "before"))}  # fmt: skip
+    run("before", first=[environments.earlier(checkout)])
+    tasks = tasks_counted(environments.FOLDER / name, "before")
+    return {"commit": commit(checkout), **share_of(tasks)}
 
 
-def tasks_of(counts: dict[str, Any]) -> dict[str, int]:
-    """Return how many tasks gpusched has recorded, fused, and called as they are."""
-    return {
-        "tasks": counts["tasks"],
-        "fused_tasks": counts["fused_tasks"],
-        "called_tasks": sum(count for _, count in counts["called"]),
-    }
+def share_of(tasks: dict[str, Any]) -> dict[str, int]:
+    """Return how many tests have passed, how many tasks they ran, and how many were fused."""
+    return {name: tasks[name] for name in ("tests", "tasks", "fused")}
 
 
-def share(counts: dict[str, int]) -> str:
+def share(counts: dict[str, Any]) -> str:
     """Return the share of tasks that are fused, and of how many."""
-    tasks = counts["tasks"] + counts["called_tasks"]
-    return f"{counts['fused_tasks'] / max(1, tasks):.0%} of {tasks:,}"
+    return f"{counts['fused'] / max(1, counts['tasks']):.0%} of {counts['tasks']:,}"
+
+
+def unfused(one: dict[str, Any]) -> str:
+    """Return how many tasks launch no kernel, of the earlier gpusched and of today's."""
+    counts = [found for found in (one.get("before"), one) if found]
+    return " / ".join(f"{found['tasks'] - found['fused']:,}" for found in counts)
+
+
+def before(one: dict[str, Any]) -> str:
+    """Return the same of the earlier gpusched, and in how many tests where it passed others."""
+    if "before" not in one:
+        return ""
+    tests = one["before"]["tests"]
+    return share(one["before"]) + (f" in {tests:,} tests" if tests != one["tests"] else "")
 
 
 def breaks(counts: dict[str, Any]) -> list[tuple[str, str, int]]:
@@ -144,23 +164,24 @@ def measured(results: dict[str, Any]) -> str:
     total: Counter[tuple[str, str]] = Counter()
     for name, package in PACKAGES.items():
         if name not in results:
-            rows.append((f"{name} {package.release}", "not measured yet", *[""] * 6))
+            rows.append((f"{name} {package.release}", "not measured yet", *[""] * 8))
             continue
         one = results[name]
         release = f"{name} {one['release']}"
         which = str(one["files"]) + (f", 1 of {one['every']} tests" if one["every"] > 1 else "")
-        before = share(one["before"]) if "before" in one else ""
         times = " / ".join(f"{each:,.0f}" for each in one["seconds"].values())
         passed = [f"{one['passed'][run]:,}" for run in ("plain", "second")]
-        rows.append((release, which, *passed, str(len(one["lost"])), before, share(one), times))
+        rows.append((release, which, *passed, str(len(one["lost"])), f"{one['plain_tasks']:,}",
+                     before(one), share(one), unfused(one), times))  # fmt: skip
         reasons += [
             (release, f"`{operation}`", reason, f"{count:,}")
             for operation, reason, count in one["breaks"][:3]
         ]
         total.update({(operation, reason): count for operation, reason, count in one["breaks"]})
         exceptions += [f"- {name}, `{test}`: {why}." for test, why in package.expected]
-    head = ("package", "files of tests", "plain", "fused", "lost", "tasks fused before",
-            "tasks fused", "plain / first / second (s)")  # fmt: skip
+    head = ("package", "files of tests", "plain", "fused", "lost", "tasks of plain dask",
+            "tasks fused before", "tasks fused", "left before / now",
+            "plain / first / second (s)")  # fmt: skip
     often = [(f"`{op}`", reason, f"{count:,}") for (op, reason), count in total.most_common(10)]
     runs = sorted({(r["date"], r["commit"], r["machine"]) for r in results.values()})
     parts = [
@@ -201,17 +222,17 @@ def main() -> int:
     names = chosen.only or [n for n in PACKAGES if not (chosen.missing and n in kept())]
     failed = []
     for name in [] if chosen.page else names:
-        package, before = PACKAGES[name], kept().get(name, {})
+        package, earlier = PACKAGES[name], kept().get(name, {})
         try:
             if chosen.before is None:
                 found = measure(name, package, chosen.sources, chosen.thinner)
                 failed += [f"{name}: lost {test}" for test in found["lost"]]
-                if "before" in before and before["every"] == found["every"]:
-                    found["before"] = before["before"]
+                if "before" in earlier and earlier["every"] == found["every"]:
+                    found["before"] = earlier["before"]
             else:
-                every = before["every"]
+                every = earlier["every"]
                 counts = measure_before(name, package, chosen.sources, every, chosen.before)
-                found = before | {"before": counts}
+                found = earlier | {"before": counts}
         except NotRunError as error:
             failed.append(f"{name}: {error}")
             continue

@@ -82,5 +82,14 @@ def _cloned(name: str, package: Package, sources: str) -> Path:
     subprocess.run([*git, "checkout", "--quiet", "FETCH_HEAD"], check=True)
     shutil.copytree(clone / package.tests, folder)
     shutil.rmtree(clone)
+    if "/" not in package.tests:
+        _rename(folder, package.tests)
     stamp.write_text(package.revision)
     return folder
+
+
+def _rename(folder: Path, name: str) -> None:
+    """Have the modules of a folder import each other by the name that it has here."""
+    imports = re.compile(rf"^(\s*(?:from|import) ){name}\b", re.MULTILINE)
+    for path in folder.rglob("*.py"):
+        path.write_text(imports.sub(rf"\1{folder.name}", path.read_text()))

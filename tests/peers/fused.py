@@ -16,8 +16,6 @@ from typing import Any
 import dask
 import pytest
 
-from tests.peers.calledtasks import CalledTasks
-
 EVERYTHING = {
     "gpusched.fusion.minimum-elements": 0,
     "gpusched.fusion.minimum-operations": 0,
@@ -46,10 +44,6 @@ def pytest_load_initial_conftests() -> None:
 
     dask.config.set(EVERYTHING)
     enable()
-    _called.register()
-
-
-_called = CalledTasks()
 
 
 def pytest_collection_finish() -> None:
@@ -75,7 +69,6 @@ def pytest_sessionfinish(session: Any) -> None:
             name: list(value.items()) if isinstance(value, Counter) else value
             for name, value in vars(statistics()).items()
         }
-        found["called"] = _called.found.most_common()
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         with open(f"{path}.{worker}", "w") as file:
             json.dump(found, file, default=asdict)

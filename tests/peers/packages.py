@@ -120,5 +120,13 @@ PACKAGES = {
         "pyresample.test",
         every=24,
     ),
+    "scores": Package(
+        ("scores==2.4.0", "dask[dataframe]", "h5netcdf", "numba", "pyarrow"),
+        "tests",
+        repository="nci/scores",
+        revision="2.4.0",
+        # It needs a network.
+        skipped=("test_sample_data.py",),
+    ),
 }
 """By name, in the order of the page."""

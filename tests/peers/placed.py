@@ -7,19 +7,26 @@ back as NumPy's arrays. ``pytest -p tests.peers.placed --pyargs dask.array.tests
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
-from tests.peers import fused
-from tests.peers.fused import pytest_collection_finish, pytest_runtest_call, pytest_sessionfinish
+from tests.peers.fused import (
+    pytest_collection_finish,
+    pytest_load_initial_conftests,
+    pytest_runtest_call,
+    pytest_sessionfinish,
+)
 from tests.placing.gpuworker import everywhere
 
-__all__ = ["pytest_collection_finish", "pytest_runtest_call", "pytest_sessionfinish"]
+__all__ = [
+    "pytest_collection_finish",
+    "pytest_load_initial_conftests",
+    "pytest_runtest_call",
+    "pytest_sessionfinish",
+]
 
 _open = ExitStack()
 
 
-def pytest_configure(config: Any) -> None:
-    fused.pytest_configure(config)
+def pytest_configure() -> None:
     _open.enter_context(everywhere())
 
 

@@ -21,6 +21,8 @@ ROOT = HERE.parents[1]
 
 FUSED = "tests.peers.fused"
 """pytest's plugin of runs with gpusched."""
+COUNTS = "tests.peers.taskcounts"
+"""pytest's plugin that counts tasks, in runs with and without it."""
 
 
 class NotRunError(Exception):
@@ -129,6 +131,12 @@ def run_tests(
 def counted(directory: Path, label: str) -> dict[str, Any]:
     """Return gpusched's statistics of a run with `FUSED`."""
     found: dict[str, Any] = json.loads((directory / f"{label}-statistics.main").read_text())
+    return found
+
+
+def tasks_counted(directory: Path, label: str) -> dict[str, Any]:
+    """Return what `COUNTS` has counted in a run."""
+    found: dict[str, Any] = json.loads((directory / f"{label}-statistics.tasks").read_text())
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.benchmarks.page import replace
 from tests.peers import environments
 from tests.peers.compatibility import MARK, PAGE, breaks, kept, measured, share
-from tests.peers.packages import PACKAGES
+from tests.peers.packages import PACKAGES, Package
 from tests.peers.runs import FUSED, ROOT, run_tests
 
 
@@ -36,11 +37,13 @@ def test_the_most_frequent_breaks_come_first() -> None:
 
 
 def test_counts_of_an_earlier_gpusched_stand_beside_todays() -> None:
-    counts = {"tasks": 6, "called_tasks": 2, "fused_tasks": 4}
     (name, one), *_ = kept().items()
-    row = next(line for line in measured({name: one | {"before": counts}}).splitlines()
-               if line.startswith(f"| {name} "))  # fmt: skip
-    assert f"| 50% of 8 | {share(one)} |" in row
+    left = one["tasks"] - one["fused"]
+    for tests, shown in ((one["tests"], "50% of 8"), (3, "50% of 8 in 3 tests")):
+        counts = {"tests": tests, "tasks": 8, "fused": 4}
+        row = next(line for line in measured({name: one | {"before": counts}}).splitlines()
+                   if line.startswith(f"| {name} "))  # fmt: skip
+        assert f"| {one['plain_tasks']:,} | {shown} | {share(one)} | 4 / {left:,} |" in row
 
 
 def test_an_earlier_checkout_shows_its_gpusched_alone(
@@ -51,6 +54,26 @@ def test_an_earlier_checkout_shows_its_gpusched_alone(
         folder = environments.earlier(checkout)
         assert [path.name for path in folder.iterdir()] == ["gpusched"]
         assert (folder / "gpusched").readlink() == checkout / "gpusched"
+
+
+@pytest.mark.processes
+def test_cloned_tests_import_each_other_by_the_name_that_they_have_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "FOLDER", tmp_path / "ecosystem")
+    (tmp_path / "ecosystem" / "its-name").mkdir(parents=True)
+    repository = tmp_path / "its" / "repository"
+    test = repository / "tests" / "test_it.py"
+    test.parent.mkdir(parents=True)
+    test.write_text("import dask, testsuite\nfrom tests import data\nfrom tests.data import it\n")
+    git = ["git", "-C", str(repository), "-c", "user.name=it", "-c", "user.email=it@it"]
+    for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "it"], ["tag", "v1"]):
+        subprocess.run([*git, *args], check=True)
+    package = Package(("it==1",), "tests", repository="its/repository", revision="v1")
+    _, (found,) = environments.tests("its-name", package, str(tmp_path))
+    first, *others = Path(found).read_text().splitlines()
+    assert first == "import dask, testsuite"
+    assert others == ["from its_name_tests import data", "from its_name_tests.data import it"]
 
 
 SAMPLED = """

@@ -15,7 +15,7 @@ from gpusched import events
 from gpusched.backends.devices import Marks
 from gpusched.plan import tiers, timing
 from gpusched.profiling import memory_bandwidth
-from gpusched.store import statistics, uncompiled
+from gpusched.store import statistics, unfused
 
 
 @dataclass
@@ -120,7 +120,7 @@ def test_a_device_that_fails_leaves_nothing_running() -> None:
     stream.device.marks = Marks(fail, lambda mark: True, lambda begin, end: 0.0)
     with pytest.raises(MemoryError, match="the device has failed"):
         stream.run()
-    assert uncompiled.running._tasks == 0
+    assert unfused.running._tasks == 0
 
 
 class Cupy:

@@ -19,9 +19,8 @@ import pytest
 from gpusched.backends import native
 from gpusched.backends.cache import KernelCache, reference
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
-from gpusched.store import codefiles, kernelstore
-from gpusched.store.handles import CompiledKernel
-from gpusched.store.kernelstore import KernelStore
+from gpusched.store import codefiles, handles
+from gpusched.store.handles import CompiledKernel, KernelStore
 from gpusched.store.statistics import reset_statistics, statistics
 
 UNIT = (Access.UNIT,)
@@ -183,7 +182,7 @@ class Counting(KernelStore):
 
 
 def test_the_oldest_kernels_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernelstore, "MOST", 2)
+    monkeypatch.setattr(handles, "MOST", 2)
     store = Counting()
     first, *others = (sample_kernel(f"float64({number})") for number in range(4))
     held = store.handle(first)
@@ -205,5 +204,5 @@ def test_a_kernel_is_forgotten_in_all_stores() -> None:
     kernel = sample_kernel()
     for store in (one, other):
         store.get(kernel)
-    kernelstore.forget(kernel)
+    handles.forget(kernel)
     assert (kernel in one, kernel in other) == (False, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-from gpusched.store.uncompiled import MOMENT, Running
+from gpusched.store.unfused import MOMENT, Running
 from tests.waiting import PATIENCE
 
 

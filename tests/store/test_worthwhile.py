@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusched.backends.cache import reference
-from gpusched.store import unfusedtimes, worthwhile
+from gpusched.store import unfused, worthwhile
 from gpusched.store.background import Background
 from gpusched.store.handles import Handle
 from gpusched.store.worthwhile import expected, gain
@@ -22,10 +22,10 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> unfusedtimes.Times:
+def times(monkeypatch: pytest.MonkeyPatch) -> unfused.Times:
     """Give all that is said of earlier runs, which is nothing yet."""
-    found = unfusedtimes.Times(None)
-    monkeypatch.setattr(unfusedtimes, "here", lambda: found)
+    found = unfused.Times(None)
+    monkeypatch.setattr(unfused, "here", lambda: found)
     return found
 
 
@@ -75,7 +75,7 @@ def test_what_has_been_repeated_will_be() -> None:
 
 
 def test_a_graph_that_comes_again_pays_as_soon_as_its_kernels_would_have(
-    times: unfusedtimes.Times,
+    times: unfused.Times,
 ) -> None:
     code, other = handle_of(add), handle_of(add)
     cost = expected(code.kernel)
@@ -106,7 +106,7 @@ def considered(waiting: Background, *handles: Handle, starting: float = 0.0) -> 
 
 
 def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time(
-    times: unfusedtimes.Times,
+    times: unfused.Times,
 ) -> None:
     code = handle_of(add)
     times.add(code.name, 0.9 * expected(code.kernel))
@@ -123,7 +123,7 @@ def test_the_start_of_a_compiler_counts_too() -> None:
 
 
 def test_the_start_of_a_compiler_is_a_cost_of_all_kernels_together(
-    times: unfusedtimes.Times,
+    times: unfused.Times,
 ) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
     start = 4 * expected(one.kernel)
@@ -135,7 +135,7 @@ def test_the_start_of_a_compiler_is_a_cost_of_all_kernels_together(
 
 
 def test_what_other_processes_have_run_since_counts_for_all_kernels(
-    times: unfusedtimes.Times,
+    times: unfused.Times,
 ) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
     start = 4 * expected(one.kernel)
@@ -147,7 +147,7 @@ def test_what_other_processes_have_run_since_counts_for_all_kernels(
     assert considered(waiting, other, starting=start) == [one, other]
 
 
-def test_what_has_been_compiled_meanwhile_pays_for_no_start(times: unfusedtimes.Times) -> None:
+def test_what_has_been_compiled_meanwhile_pays_for_no_start(times: unfused.Times) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
     times.add(one.name, 4 * expected(one.kernel))
     times.add(other.name, 2 * expected(other.kernel))
@@ -157,7 +157,7 @@ def test_what_has_been_compiled_meanwhile_pays_for_no_start(times: unfusedtimes.
     assert considered(waiting, other) == [other]
 
 
-def test_a_plan_needs_all_of_its_kernels(times: unfusedtimes.Times) -> None:
+def test_a_plan_needs_all_of_its_kernels(times: unfused.Times) -> None:
     one, other = handle_of(add), handle_of(exponential)
     times.add(one.name, expected(one.kernel) + 0.5 * expected(other.kernel))
     assert considered(Background(), one, other) == []

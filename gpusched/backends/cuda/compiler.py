@@ -11,12 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 from gpusched import installing
-from gpusched.backends.cuda import versions
 from gpusched.emit.policy import THREADS
 
 _MISSING = (
@@ -36,6 +35,57 @@ class CompilerMissingError(ImportError):
 
     def __init__(self, reason: object) -> None:
         super().__init__(_MISSING.format(reason=reason, command=installing.command("cuda13")))
+
+
+class CompilerVersionError(Exception):
+    """A private interface of numba-cuda or cuda-core is not what it is in the tested versions."""
+
+
+TESTED = {"numba-cuda": "0.30.4", "cuda-core": "1.2.2"}
+"""What the extras of pyproject.toml install: exactly these."""
+
+_BESIDE = ("numba", "llvmlite", "cuda-bindings", "numpy")
+"""What else may be why an interface is another one."""
+
+
+def installed(name: str) -> str:
+    """Return the version of a package that is installed here, or "none".
+
+    Examples
+    --------
+    >>> from gpusched.backends.cuda.compiler import installed
+    >>> installed("no-such-package")
+    'none'
+    """
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise `CompilerVersionError`, with all versions, where an interface is missing or differs.
+
+    What a kernel itself has wrong is another error: numba-cuda's own, or a `TypeError`, which is
+    taken for a changed interface where the versions are not the tested ones.
+    """
+    try:
+        yield
+    except (AttributeError, ImportError, TypeError) as error:
+        if isinstance(error, TypeError) and all(installed(n) == v for n, v in TESTED.items()):
+            raise
+        raise CompilerVersionError(_message(error)) from error
+
+
+def _message(error: Exception) -> str:
+    tested = ", ".join(f"{name} {version}" for name, version in TESTED.items())
+    here = ", ".join(f"{name} {installed(name)}" for name in (*TESTED, *_BESIDE))
+    return (
+        f"kernels for GPUs are compiled through private interfaces of {tested}; here are {here}, "
+        f"where one of them fails: {type(error).__name__}: {error}. Install the tested versions "
+        f"with {installing.command('cuda13')} (or its extra cuda12 for a driver of that version)"
+    )
 
 
 @dataclass(frozen=True)
@@ -93,14 +143,14 @@ def require() -> None:
     ------
     CompilerMissingError
         If the compiler's packages are not installed.
-    gpusched.backends.cuda.versions.CompilerVersionError
+    CompilerVersionError
         If they are, in versions that have other private interfaces.
     """
     try:
         import_module("numba_cuda")  # Without it, numba.cuda is numba's own, older one.
         from cuda.bindings import nvrtc
 
-        with versions.explained():
+        with explained():
             from gpusched.backends.cuda.numba_cuda import nvvm
 
         nvvm.NVVM()
@@ -173,7 +223,7 @@ def compile_kernel(
 
     Raises
     ------
-    CompilerMissingError, gpusched.backends.cuda.versions.CompilerVersionError
+    CompilerMissingError, CompilerVersionError
         If the compiler's packages are not installed, or are not the tested versions and differ.
 
     Examples
@@ -184,7 +234,7 @@ def compile_kernel(
     'kernel'
     """
     require()
-    with versions.explained():
+    with explained():
         return _compile(function, signature, cc, threads, mathematics)
 
 

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from gpusched import cudadriver, forks
-from gpusched.backends.cuda import compiler, versions
+from gpusched.backends.cuda import compiler
 from gpusched.backends.cuda.compiler import (
     Compiled,
     CompilerMissingError,
@@ -29,9 +29,8 @@ from gpusched.emit.parsing import register
 from gpusched.emit.skeleton.source_lines import threads
 from gpusched.store import kernelfiles, tuned
 from gpusched.store.emitters import CUDA, toolchain
-from gpusched.store.handles import CompiledKernel, Handle
+from gpusched.store.handles import CompiledKernel, Handle, KernelStore
 from gpusched.store.kernelfiles import OtherToolchainError
-from gpusched.store.kernelstore import KernelStore
 from gpusched.store.service import client as service
 from gpusched.store.sharing import Wanted, known, obtain
 from gpusched.store.statistics import updating
@@ -134,14 +133,14 @@ def _core() -> _Core:
         import cuda.core as core
     except ImportError as error:
         raise CompilerMissingError(error) from error
-    with versions.explained():
+    with compiler.explained():
         defaults = {0: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
         return _Core(core.launch, core.ObjectCode.from_cubin, core.Stream.from_handle, defaults)
 
 
 def prepare() -> None:
     """Import what launches kernels, if there is a GPU and the package."""
-    with suppress(NoDeviceError, CompilerMissingError, versions.CompilerVersionError):
+    with suppress(NoDeviceError, CompilerMissingError, compiler.CompilerVersionError):
         _core()  # Who has a kernel to launch gets the error.
 
 
@@ -157,7 +156,7 @@ class GpuRuntime:
     ------
     NoDeviceError
         If there is no GPU.
-    CompilerMissingError, gpusched.backends.cuda.versions.CompilerVersionError
+    CompilerMissingError, gpusched.backends.cuda.compiler.CompilerVersionError
         If packages of the extra are missing, or are not the tested versions and differ; of those
         that compile and launch, when a kernel is wanted.
     """

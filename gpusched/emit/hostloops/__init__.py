@@ -15,12 +15,10 @@ from __future__ import annotations
 
 from gpusched.emit import editions
 from gpusched.emit.generate import header, helper_source, point_source
-from gpusched.emit.hostloops.elementwise import Elementwise
 from gpusched.emit.hostloops.joining import Joining
-from gpusched.emit.hostloops.nest import Nest, block, is_heavy
+from gpusched.emit.hostloops.lanes import Scanned, Segmented
+from gpusched.emit.hostloops.nest import Elementwise, Nest, block, is_heavy
 from gpusched.emit.hostloops.reduction import Reduction
-from gpusched.emit.hostloops.scans import Scanned
-from gpusched.emit.hostloops.segments import Segmented
 from gpusched.emit.hostloops.windows import Windows
 from gpusched.emit.kernel import EXACT, Kernel, unchecked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusched.emit import firsts, moments
+from gpusched.emit import accumulators
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import BY_LINES, Access, Kernel
@@ -72,7 +72,7 @@ class Joining(Nest):
     def join_first(self, k: int, value: str, places: Sequence[str], row: str) -> None:
         """Join a value of a row to the first one at its place: rows come in their order."""
         found, at = places
-        self.write(f"takes{k} = {firsts.sooner(self.kernel.outputs[k], value, found)}")
+        self.write(f"takes{k} = {accumulators.sooner(self.kernel.outputs[k], value, found)}")
         self.write(f"{found} = {value} if takes{k} else {found}")
         self.write(f"{at} = {row} if takes{k} else {at}")
 
@@ -88,10 +88,12 @@ class Joining(Nest):
             for k in self.kernel.moments:
                 if row == 0:
                     self.write(f"mean{k} = {names[k]} if before == 0 else {places[k]}")
-                    self.write(*moments.start(k))
-                self.write(*moments.take(k, names[k]))
+                    self.write(*accumulators.start_block(k))
+                self.write(*accumulators.take(k, names[k]))
             for k in self.kernel.firsts:
                 self.join_first(k, names[k], places[k : k + 2], f"before + {row}")
         for k in self.kernel.moments:
             so_far = [f"mean{k}", *places[k + 1 : k + 3]]
-            self.write(moments.join(k, places[k : k + 3], so_far, "before", str(len(rows))))
+            self.write(
+                accumulators.join_block(k, places[k : k + 3], so_far, "before", str(len(rows)))
+            )

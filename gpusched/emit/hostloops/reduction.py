@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpusched.emit import firsts, moments
+from gpusched.emit import accumulators
 from gpusched.emit.generate import combine, identity, literal
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import FIRSTS, MOMENTS, PLACE, Kernel, Output
@@ -64,7 +64,7 @@ class Reduction(Nest):
         self.write(f"{names} = point({self.values('0')})")
         for k in of_moments:
             self.write(f"mean{k} = value{k}")
-            self.write(f"apart{k} = {moments.ZERO}")
+            self.write(f"apart{k} = {accumulators.ZERO}")
         self.write(f"first = min({FIRST_VALUES}, n{self.innermost})")
         self.open("for i in range(first):")
         self.write(f"{names} = point({self.values('i')})")
@@ -73,8 +73,8 @@ class Reduction(Nest):
         self.depth -= 1
         for k in of_moments:
             self.write(f"mean{k} = mean{k} + apart{k} / first")
-            self.write(f"rest{k} = {moments.ZERO}")
-            self.write(f"squares{k} = {moments.ZERO}")
+            self.write(f"rest{k} = {accumulators.ZERO}")
+            self.write(f"squares{k} = {accumulators.ZERO}")
         self.write("before = 0")
 
     def value_names(self) -> list[str]:
@@ -84,7 +84,7 @@ class Reduction(Nest):
     def join_block(self) -> None:
         """Join the elements of a block, and what comes of it to the totals."""
         for k in self.kernel.moments:
-            self.write(*moments.start(k))
+            self.write(*accumulators.start_block(k))
         outputs = self.joined
         for k, output in outputs:
             if k in self.skipping:
@@ -95,7 +95,7 @@ class Reduction(Nest):
         self.open("for i in range(count):")
         self.compute(self.value_names(), self.values("i"))
         for k in self.kernel.moments:
-            self.write(*moments.take(k, f"value{k}"))
+            self.write(*accumulators.take(k, f"value{k}"))
         for k in self.kernel.firsts:
             self.write(f"values{k}[i] = value{k}")
         for k, output in outputs:
@@ -121,7 +121,7 @@ class Reduction(Nest):
                 self.write(f"{total} = {combine(output, total, f'part{k}')}")
         for k in self.kernel.moments:
             names = [f"mean{k}", f"rest{k}", f"squares{k}"]
-            self.write(moments.join(k, names, names, "before", "count"))
+            self.write(accumulators.join_block(k, names, names, "before", "count"))
         if self.kernel.moments:
             self.write("before = before + count")
 
@@ -131,10 +131,10 @@ class Reduction(Nest):
         Blocks come in no order. Going through one is a reduction of integers, several at once.
         """
         output, part, total = self.kernel.outputs[k], f"part{k}", f"total{k}"
-        self.open(f"if {firsts.comes_first(output, part, 'start', total, f'place{k}')}:")
+        self.open(f"if {accumulators.comes_first(output, part, 'start', total, f'place{k}')}:")
         self.write(f"{total} = {part}", f"place{k} = count")
         self.open("for i in range(count):")
-        later = firsts.sooner(output, total, f"values{k}[i]")
+        later = accumulators.sooner(output, total, f"values{k}[i]")
         self.write(f"place{k} = min(place{k}, count if {later} else i)")
         self.depth -= 1
         self.write(f"place{k} = start + place{k}")
@@ -150,7 +150,7 @@ class Reduction(Nest):
         rows = self.joined_before(self.innermost)
         if rows != "0":
             place = f"({rows}) * n{self.innermost} + {place}"
-        self.open(f"if {firsts.sooner(output, f'total{k}', found)}:")
+        self.open(f"if {accumulators.sooner(output, f'total{k}', found)}:")
         self.write(f"{found} = total{k}", f"{at} = {place}")
         self.depth -= 1
 

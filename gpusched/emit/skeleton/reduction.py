@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.emit import firsts, generate, moments
+from gpusched.emit import accumulators, generate
 from gpusched.emit.kernel import (
     BY_LINES,
     JOINED,
@@ -241,18 +241,18 @@ def _take(text: Text, calls: list[str], places: list[str], first: str = "part") 
         for k in text.kernel.moments:
             if number == 0:
                 text.write(f"mean{k} = {first}{k} if total{k + 3} == 0 else total{k}")
-                text.write(*moments.start(k))
-            text.write(*moments.take(k, f"{name}{k}"))
+                text.write(*accumulators.start_block(k))
+            text.write(*accumulators.take(k, f"{name}{k}"))
         for k in text.kernel.firsts:
             # A thread goes through its elements in the loops' order.
-            with text.block(f"if {firsts.sooner(outputs[k], f'{name}{k}', f'total{k}')}:"):
+            with text.block(f"if {accumulators.sooner(outputs[k], f'{name}{k}', f'total{k}')}:"):
                 text.write(f"total{k} = {name}{k}", f"total{k + 1} = {places[number]}")
     for k in text.kernel.joined_firsts:
         _join_first(text, k, "total{}", (f"{first}{k}", f"{first}{k + 1}"))
     for k in text.kernel.moments:
         joined_to = [f"total{k + n}" for n in range(4)]
         so_far = [f"mean{k}", *joined_to[1:3]]
-        text.write(moments.join(k, joined_to[:3], so_far, joined_to[3], str(len(calls))))
+        text.write(accumulators.join_block(k, joined_to[:3], so_far, joined_to[3], str(len(calls))))
     _join_moments(text, _of_parts(text), "total{}", first + "{}")
     for k, output in _plain(text):
         wide = f"{first}{k}"
@@ -275,7 +275,7 @@ def _join_moments(text: Text, groups: tuple[int, ...], place: str, other: str) -
 def _join_first(text: Text, k: int, place: str, other: tuple[str, str]) -> None:
     """Write the joining of a value and its place to the first one so far."""
     found, at = place.format(k), place.format(k + 1)
-    with text.block(f"if {firsts.comes_first(text.kernel.outputs[k], *other, found, at)}:"):
+    with text.block(f"if {accumulators.comes_first(text.kernel.outputs[k], *other, found, at)}:"):
         text.write(f"{found} = {other[0]}", f"{at} = {other[1]}")
 
 

@@ -70,7 +70,7 @@ REWRITTEN = {
     "dask_array._histogram._block_histogramdd_multiarg":
         ("dask.array.routines._block_histogramdd_multiarg", "fd73f62720dfcb66"),
     "dask_array._overlap._sliding_window_reduce_block":
-        ("gpusched.graph.frontends.windowed.window_reduced", "475dc52d5f7a5d4a"),
+        ("gpusched.graph.frontends.daskarray.window_reduced", "475dc52d5f7a5d4a"),
     "dask_array._utils.array_safe":
         ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
     "dask_array._utils.asarray_safe":
@@ -84,7 +84,7 @@ REWRITTEN = {
     "dask_array.linalg._tensordot._sum_wo_cat.<locals>._chunk_sum":
         ("dask.array.routines._chunk_sum", "235048c42c8f96ae"),
     QUANTILES:
-        ("gpusched.graph.frontends.quantiles.nanquantile", "8cd2baa57a88fb8b"),
+        ("gpusched.graph.frontends.daskarray.nanquantile", "8cd2baa57a88fb8b"),
     "dask_array.reductions._common.mean_chunk":
         ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
     "dask_array.reductions._common.moment_chunk":
@@ -242,7 +242,7 @@ def replace_optimiser(expression: Any, plain: Callable[..., Any], by: Callable[.
 
 WINDOWED = ("Sum", "Prod", "Min", "Max", "Any", "All", "Mean", "Var", "NanSum", "NanProd", "NanMin",
             "NanMax", "NanMean", "NanVar")  # fmt: skip
-"""Reductions of dask-array's whose sliding windows `gpusched.graph.frontends.windowed` reduces."""
+"""Reductions of dask-array's whose sliding windows `gpusched.graph.frontends.daskarray` reduces."""
 
 _LOOPS = (
     ("dask_array._overlap", "_sliding_window_reduce_block"),

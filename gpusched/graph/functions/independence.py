@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -30,6 +31,7 @@ from gpusched.record.catalogue import has
 _COMMON = (bool, int, float, complex, np.generic, np.dtype, type, type(None))
 _ARRAYS = "__array__", "__array_interface__", "__array_ufunc__"
 """Attributes of what NumPy makes arrays of, or asks what to do with one."""
+_signature = lru_cache(maxsize=32)(signature)
 _BOUNDS = frozenset(["min", "max", "a_min", "a_max"])
 """Options of `numpy.clip` that are operands."""
 
@@ -129,7 +131,7 @@ def result(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     if rule is None:
         raise DependentError
     try:
-        bound = signature(rule).bind(*given, **kwargs)
+        bound = _signature(rule).bind(*given, **kwargs)
     except TypeError as error:  # The call has other arguments than the rule knows.
         raise DependentError from error
     return rule(*bound.args, **bound.kwargs)

@@ -2,7 +2,8 @@
 
 That is also what a call comes to that dask gives the place of its chunk: ``map_overlap`` trims its
 results by where a chunk is, and ``dask.array.gradient`` takes the points of a chunk from those of
-the whole array. A program that depended on the place itself would be another one for each chunk.
+the whole array. A program that depended on the place itself would be another one for each chunk:
+slopes of ten chunks are four kernels, which move 10 MB, rather than one, and 32 MB.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.emit.operations import operation_of
+
 _TABLE = """
 builtins           objects kept timed
 _operator          objects kept timed
@@ -76,6 +78,8 @@ def is_numpys(ufunc: np.ufunc) -> bool:
 
 def found_by_name(function: Any) -> bool:
     """Return whether a function is what its name stands for in a library, in every process."""
+    if isinstance(function, np.ufunc):
+        return operation_of(function) is not None or is_numpys(function)
     module = sys.modules.get(str(getattr(function, "__module__", None) or ""))
     found = getattr(module, getattr(function, "__qualname__", ""), None)
     return found is function and package(function) in KEPT

@@ -50,6 +50,8 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
 def own_part(part: Any) -> Any:
     """Return what dask's ``concatenate_axes`` makes of one part, along any axes: a copy.
 
+    Kernels do without (`recorded_own_part`): an interpolation moves 3 MB so rather than 9.
+
     Examples
     --------
     >>> import numpy as np

@@ -14,6 +14,7 @@ import toolz  # type: ignore[import-untyped]
 from dask.utils import methodcaller, typename
 
 from gpusched.adapters.arrays import broadcast_trick
+from gpusched.plan.plan import items
 from gpusched.record.catalogue import has
 
 CURRIED: Any = tlz.curry | toolz.curry
@@ -102,13 +103,7 @@ def ufunc_of(method: Any) -> np.ufunc | None:
 
 def callables(structure: Any) -> Iterable[Any]:
     """Yield the functions among arguments, which what is called may call."""
-    if type(structure) in (tuple, list):
-        for item in structure:
-            yield from callables(item)
-    elif type(structure) is dict:
-        yield from callables(tuple(structure.values()))
-    elif callable(structure) and not isinstance(structure, type):
-        yield structure
+    return (each for each in items(structure) if callable(each) and not isinstance(each, type))
 
 
 def slow_part(function: Any) -> str | None:

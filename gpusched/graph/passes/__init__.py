@@ -1,7 +1,6 @@
 """Tasks that dask leaves apart are put together, by passes over one table of nodes.
 
-`table` holds the nodes, with their `sizes` (`sized` says which are sure); `joins` make results of
-chunks. In the order of calls:
+`table` holds the nodes, with their `sizes`; `joins` make results of chunks. In the order of calls:
 `drawing` has GPUs draw random numbers; `chains`, `unsplitting` (of `families`, by `shownshapes` and
 `taking`), `reducewhole`, `reducefirst`, `merging` and `cutting` put tasks together, and `fitting`
 refuses those that cannot have the memory that they need (`certain` says what that is in any case).

@@ -26,6 +26,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied, shows_one_element
 from gpusched.graph.subgraph import at_once, copied, evaluate, resolved
+from gpusched.plan.plan import items
 from gpusched.record.catalogue import has
 
 _KINDS = "biufcmM"
@@ -189,11 +190,7 @@ def _literal(value: Any) -> Any:
 
 def _arrays(values: Any) -> Iterator[_Array]:
     """Yield the arrays among arguments."""
-    for value in values:
-        if isinstance(value, _Array):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _arrays(value)
+    return (each for each in items(values) if isinstance(each, _Array))
 
 
 def _held_by(args: Collection[Any]) -> int:

@@ -28,7 +28,7 @@ from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.functions.reductionsteps import spread, step_of, steps_after
 from gpusched.graph.passes.chains import calls_join, has_join_inside
-from gpusched.graph.passes.sized import Sized
+from gpusched.graph.passes.sizes import Sized
 from gpusched.graph.passes.table import Table, block_of, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
 from gpusched.graph.subgraph import (

@@ -9,7 +9,6 @@ their months was 440 tasks, and is 25.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -22,9 +21,8 @@ from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.functions.reductionsteps import Step, is_step, step_of, steps_after
-from gpusched.graph.passes.families import grid_of
 from gpusched.graph.passes.table import Table, block_of, key_of
-from gpusched.graph.passes.unsplitting import piece_of, unsplit
+from gpusched.graph.passes.unsplitting import cut_chunks, piece_of, unsplit
 from gpusched.graph.subgraph import (
     depth_first,
     fused_into,
@@ -37,7 +35,8 @@ from gpusched.graph.subgraph import (
 Index = tuple[slice, ...]
 
 MOST = 32
-"""Results of whole chunks that one task joins at most, where dask joins results by a tree."""
+"""Results of whole chunks that one task joins at most where dask joins results by a tree: of more
+chunks, pieces are reduced as they are. No program of the benchmarks has as many."""
 
 
 def whole_chunks(table: Table) -> Table:
@@ -196,23 +195,17 @@ class _Joining:
 
     def _cuts(self) -> dict[Any, _Piece]:
         """Return the pieces of chunks that are cut along one axis each, into nothing but these."""
-        groups: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
-        for key, node in self._tasks.items():
-            if type(node) is Task and len(node.dependencies) == 1 and key not in self._wanted:
-                index = piece_of(node)
-                if index is not None:
-                    (source,) = node.dependencies
-                    groups[source, layer_of(key), len(index)][key] = index
         found = {}
-        for (source, _, ndim), group in groups.items():
-            if getattr(self._tasks.get(source), "func", None) is take:
-                continue  # A piece of what is taken of a chunk is taken of it as well.
-            grid = grid_of(group, ndim)
-            if grid is not None and len(grid[0]) == 1:
-                (axis,) = grid[0]
-                for (number,), key in grid[2].items():
-                    along = group[key][axis]
-                    found[key] = _Piece(source, axis, number, len(group), along.start, along.stop)
+        for source, group, (axes, _, members, _) in cut_chunks(
+            self._tasks, lambda key, node: key not in self._wanted
+        ):
+            # A piece of what is taken of a chunk is taken of it as well.
+            taken = getattr(self._tasks.get(source), "func", None) is take
+            if taken or len(axes) > 1:
+                continue
+            for (number,), key in members.items():
+                along = group[key][axes[0]]
+                found[key] = _Piece(source, axes[0], number, len(group), along.start, along.stop)
         return found
 
     def _leaf(self, key: Any, node: Any, cuts: Mapping[Any, Any]) -> _Leaf | None:
@@ -299,6 +292,8 @@ class _Joining:
             return  # Some are of the same piece.
         if any(len(each) < count for (_, _, count, _), each in groups.items()):
             return
+        if between and len(groups) > MOST:
+            return
         made: list[Any] = []
         for group in groups.values():
             joined = self._joined([group[number] for number in sorted(group)], leaves)
@@ -316,27 +311,8 @@ class _Joining:
         inner = dict(flat[0])
         keys = [nodes[-1].key for nodes in made]
         depth = len(leaves[under[0]].first.kwargs["axis"])
-        while between and len(keys) > MOST:
-            length = math.ceil(len(keys) / math.ceil(len(keys) / MOST))
-            parts = [keys[k : k + length] for k in range(0, len(keys), length)]
-            keys = [
-                self._part(key, between[0], part, depth, (len(parts), number))
-                for number, part in enumerate(parts)
-            ]
         inner[inside] = _joining(inside, inner[inside], keys, depth)
-        whole = list(inner.values())
-        self._result[key] = Task.fuse(*whole, key=key) if len(whole) > 1 else whole[0]
-
-    def _part(self, root: Any, step: Any, keys: list[Any], depth: int,
-              place: tuple[int, int]) -> Any:  # fmt: skip
-        """Have a task join some of a root's results, as a step between does; return its key."""
-        sizes = self._table.sizes
-        key = key_of("part", step, layer_of(root), (*block_of(root), *place))
-        told = sizes.lengths({}, step)
-        if told is not None:
-            sizes.add(key[0], *told)
-        self._result[key] = _joining(key, self._tasks[step], keys, depth)
-        return key
+        self._result[key] = self._table.fused(list(inner.values()), key)
 
     def _joined(self, names: list[Any], leaves: Mapping[Any, _Leaf]) -> list[Any] | None:
         """Return what computes with some pieces, joins them, and reduces them, in that order."""

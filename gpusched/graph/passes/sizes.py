@@ -1,16 +1,21 @@
-"""The bytes of tasks' chunks, as far as dask knew them when the graph was built."""
+"""The bytes of tasks' chunks, as far as dask knew them when the graph was built.
+
+`Sized` says of which that is sure: users' functions may return shorter chunks.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from dask.array import reductions
 
+from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -18,12 +23,15 @@ from gpusched.adapters.tasks import (
     TaskRef,
     is_container,
 )
-from gpusched.graph.functions.partials import bare, shows_one_element
+from gpusched.graph.functions.known import known
+from gpusched.graph.functions.partials import bare, parts, shows_one_element
 from gpusched.graph.functions.reductionsteps import is_first_step
 from gpusched.graph.passes.fitting import Needed
 from gpusched.graph.passes.joins import joined
-from gpusched.graph.subgraph import evaluate, last_task, layer_of, result_key
+from gpusched.graph.running.batch import calls_in
+from gpusched.graph.subgraph import depth_first, evaluate, last_task, layer_of, result_key
 from gpusched.plan.plan import last_uses
+from gpusched.record.catalogue import has
 
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
 
@@ -268,3 +276,49 @@ def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
 
 def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:
     return None if told is None else told[0] * math.prod(told[1])
+
+
+class Sized:
+    """Which of a graph's chunks are as long as dask has noted.
+
+    Parameters
+    ----------
+    tasks
+        The graph's nodes by key.
+    """
+
+    def __init__(self, tasks: Mapping[Any, Any]) -> None:
+        self._tasks = tasks
+        self._found: dict[Any, bool] = {}
+
+    def __call__(self, chunks: Collection[Any]) -> bool:
+        """Return whether some chunks are.
+
+        Those of users' functions, and what is made of them, are not known to be.
+        """
+        found, tasks = self._found, self._tasks
+        new = [key for key in chunks if key in tasks and key not in found]
+        for key in depth_first(
+            new, lambda k: [o for o in tasks[k].dependencies if o in tasks and o not in found]
+        ):
+            before = all(found.get(other, True) for other in tasks[key].dependencies)
+            found[key] = before and _keeps_size(tasks[key])
+        return all(found.get(key, True) for key in chunks)
+
+
+def _keeps_size(node: Any) -> bool:
+    """Return whether a task's result is as large as dask has noted if its inputs are."""
+    return all(all(map(_is_known, parts(f))) or _is_of_groups(f) for f, *_ in calls_in(node))
+
+
+def _is_known(function: Any) -> bool:
+    traits = has(function, "lean") or has(function, "draws")
+    return known(function) or traits or function is concatenate_arrays
+
+
+def _is_of_groups(function: Any) -> bool:
+    if "flox.dask" not in sys.modules:
+        return False
+    from gpusched.graph.functions.grouped import keeps_groups
+
+    return keeps_groups(function)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from operator import getitem
@@ -35,7 +35,7 @@ from gpusched.graph.passes.families import Family, Place, coarse, grid_of, neste
 from gpusched.graph.passes.grouping import limits
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
-from gpusched.graph.passes.sized import Sized
+from gpusched.graph.passes.sizes import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
@@ -147,20 +147,9 @@ class _Unsplitting:
 
     def _find_cuts(self) -> None:
         """Note the chunks that are cut into pieces of which each element is in one."""
-        found: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
-        for key, node in self._tasks.items():
-            if type(node) is Task and len(node.dependencies) == 1 and self._may_go(key, node):
-                index = piece_of(node)
-                if index is not None:
-                    (source,) = node.dependencies
-                    found[source, layer_of(key), len(index)][key] = index
-        for (source, _, ndim), group in found.items():
-            grid = grid_of(group, ndim)
-            if grid is None:
-                continue  # They are not a whole together.
-            axes, lengths, members, whole = grid
+        for source, _, (axes, lengths, members, whole) in cut_chunks(self._tasks, self._may_go):
             if self._are_inside(source, whole):
-                family = Family(members, Divided(ndim, axes), lengths, 0, (source, whole),
+                family = Family(members, Divided(len(whole), axes), lengths, 0, (source, whole),
                                  sources=frozenset([source]))  # fmt: skip
                 self._add(family)
             else:
@@ -581,6 +570,31 @@ def piece_of(node: Task) -> tuple[slice, ...] | None:
         and 0 <= i.start < i.stop for i in index
     )  # fmt: skip
     return index if plain else None
+
+
+def cut_chunks(
+    tasks: Mapping[Any, Any], counts: Callable[[Any, Task], bool]
+) -> Iterator[tuple[Any, dict[Any, tuple[slice, ...]], Any]]:
+    """Yield chunks that are cut into pieces of which each element is in one: key, pieces, and grid.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key.
+    counts
+        Returns whether a task may be one that cuts a piece, by its key and its node.
+    """
+    found: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
+    for key, node in tasks.items():
+        if type(node) is Task and len(node.dependencies) == 1 and counts(key, node):
+            index = piece_of(node)
+            if index is not None:
+                (source,) = node.dependencies
+                found[source, layer_of(key), len(index)][key] = index
+    for (source, _, ndim), group in found.items():
+        grid = grid_of(group, ndim)
+        if grid is not None:
+            yield source, group, grid
 
 
 def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:

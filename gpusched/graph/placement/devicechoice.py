@@ -35,7 +35,7 @@ from gpusched.graph.running.segment import Segment
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.overrides import OFF
-from gpusched.plan.plan import substitute
+from gpusched.plan.plan import items, substitute
 
 SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
 COPIES = GraphBreak.COPIES("copying the chunks takes longer than computing with them")
@@ -211,7 +211,7 @@ def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
     inputs
         Its inputs by key.
     """
-    values = _arrays(tuple(inputs.values()))
+    values = tuple(items(list(inputs.values())))
     if shortage.wanted() > 1 or _unsuitable(values) is not None:
         return False
     called = list(calls_in(spec))
@@ -236,16 +236,6 @@ def why_left(spec: Any) -> Refusal:
     others = [f for f in functions if not moves_elements(f)] or functions
     left = all(map(leaves, others))
     return name_of(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST
-
-
-def _arrays(value: Any) -> tuple[Any, ...]:
-    """Return what is in tuples, lists and dictionaries, one after the other."""
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return tuple(each for item in value for each in _arrays(item))
-    if kind is dict:
-        return _arrays(list(value.values()))
-    return (value,)
 
 
 def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal | None:

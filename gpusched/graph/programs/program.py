@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.utils import methodcaller
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched import forks
@@ -32,7 +33,7 @@ from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register, Registers
 from gpusched.plan.tiers import UNFUSED
 from gpusched.record.catalogue import has
-from gpusched.record.recorded import StandIn
+from gpusched.record.recorded import RecordedFunction, StandIn
 from gpusched.record.steps import ProgramStep
 from gpusched.roles import current_key
 
@@ -379,8 +380,8 @@ def keep(key: Any, program: Program) -> None:
     _recent[key] = program
 
 
-_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register,
-          StandIn)  # fmt: skip
+_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, methodcaller,
+          Register, StandIn)  # fmt: skip
 
 
 def lasts(value: Any) -> bool:
@@ -407,4 +408,4 @@ def lasts(value: Any) -> bool:
         return lasts([value.func, value.args, value.keywords])
     if isinstance(value, Compose):
         return lasts([value.first, *value.funcs])
-    return found_by_name(value)
+    return value.lasts if isinstance(value, RecordedFunction) else found_by_name(value)

@@ -32,9 +32,12 @@ def run(segment: Segment, registers: Registers, count: int) -> bool:
     output that is the task's result is left in host memory where it does not fit, or where it does
     and leaves the parts no room.
     """
-    arrays = [a for k in segment.inputs for a in _items(registers[k]) if device_of(a) is not None]
+    inputs = [item for k in segment.inputs for item in _items(registers[k])]
+    arrays = [item for item in inputs if device_of(item) is not None]
     if not arrays:
         return False  # There is nothing to divide.
+    if any(device_of(item) is None and getattr(item, "shape", ()) for item in inputs):
+        return _left_whole(WHOLE)  # Arrays of a dtype that no kernel takes stay whole.
     several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
     if not all(_may_run_in_parts(step, several) for _, step in segment.steps):
         return _left_whole(WHOLE)
@@ -118,13 +121,13 @@ class _Results:
 
 def _items(value: Any) -> tuple[Any, ...]:
     """Return the arrays of a kernel with several results, or the one."""
-    return value if type(value) is tuple else (value,)
+    return tuple(value) if type(value) in (tuple, list) else (value,)
 
 
 def _part(value: Any, where: slice, shape: tuple[int, ...]) -> Any:
     """Return the rows of an input, or all of one that does not depend on the divided axis."""
-    if type(value) is tuple:
-        return tuple(_part(item, where, shape) for item in value)
+    if type(value) in (tuple, list):
+        return type(value)(_part(item, where, shape) for item in value)
     divided = device_of(value) is not None and value.ndim == len(shape)
     return value[where] if divided and value.shape[0] == shape[0] else value
 

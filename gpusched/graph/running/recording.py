@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,17 +74,23 @@ class Recording:
         """The segment's parts, if a function of the user's has stopped."""
         self._plans: Plans | None = None
         """The plan, and those for other inputs of the kind; None if it is not kept."""
+        self._is_ready = False
+        """Whether the plan can run at once, and nothing of it has run."""
         self._results: tuple[Any, float] | None = None
         """What the plan has computed, and the seconds that it took, once it has run."""
 
     def run(self) -> None:
         """Record, compute the segment's outputs into the registers, and remember how."""
         segment, recorder = self._segment, self._recorder
+        take()
         with segment.remembered.recording(self._key):
-            found = self._made()
+            found = self._found(self._planned)
             if isinstance(found, Plan) and not recorder.missing:
                 self._count()
                 self._remember(found)
+        if isinstance(found, Plan) and self._is_ready:
+            # Other threads wait for the plan, and not for what it computes of this chunk.
+            found = self._found(partial(self._computed, found))
         if self._warns():
             segment.calling.keep_order()
         # Not while an error is handled, which would be shown beside what the functions raise.
@@ -101,11 +109,10 @@ class Recording:
         else:
             self._run_planned(found)
 
-    def _made(self) -> Plan | Direct | Exception:
+    def _found(self, made: Callable[[], Plan | Direct]) -> Plan | Direct | Exception:
         """Return the plan, the decision to do without one, or what was raised."""
-        take()
         try:
-            return self._planned()
+            return made()
         except MemoryError as error:
             # There may be room the next time.
             if not self._examination.handles:
@@ -124,7 +131,10 @@ class Recording:
             return error
 
     def _planned(self) -> Plan | Direct:
-        """Return the plan, which has run if its kernels are ready, or the decision against one."""
+        """Return the plan, or the decision against one.
+
+        If its kernels are ready, it has run, or can.
+        """
         segment, recorder = self._segment, self._recorder
         trace = Trace(segment, recorder, self._inputs, self._registers, self._examination,
                       self._inlining)  # fmt: skip
@@ -141,11 +151,17 @@ class Recording:
         if recorder.patient:
             tiers.wait(plan.kernels)
         if self._layout is None and tiers.is_ready(plan):
-            self._results = recorder.run(plan, flat(self._inputs))
-        elif self._inlines():
+            self._is_ready = recorder.repeatable
+            return plan if self._is_ready else self._computed(plan)
+        if self._inlines():
             assert self._inlining is not None
             more = self._inlining.free - len(self._registers)
             plan.unfused = segment.calling.inlined(self._inlining, more)
+        return plan
+
+    def _computed(self, plan: Plan) -> Plan:
+        """Run the plan, and return it."""
+        self._results = self._recorder.run(plan, flat(self._inputs))
         return plan
 
     def _has_numpys_layout(self) -> bool:

@@ -17,8 +17,8 @@ from gpusched.emit.operations import has
 from gpusched.plan.expression import Apply, Node, Reduce, Scan, postorder
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, references, was_own
-from gpusched.record.ownpieces import own
 from gpusched.record.record import Recorder
+from gpusched.record.views import own
 from gpusched.record.windows import shows_again
 
 

@@ -125,12 +125,8 @@ class Segment:
             return
         cuts = {register for register, _ in leading}
         rest = [(r, step) for r, step in self.steps if r not in cuts]
-        needed = set().union(*(step.registers for _, step in rest)) - {r for r, _ in rest}
         given = [(r, step) for r, step in leading if step.function is getitem]
-        inner = Segment(rest, tuple(sorted(needed)), self.outputs, True, given=given)
-        inner.overrides, inner.remaining = self.overrides, self.remaining
-        inner.shown = self.shown
-        self.cut = CutFirst(tuple(leading), inner)
+        self.cut = CutFirst(tuple(leading), self._part(rest, given))
 
     def divided(self, register: int) -> list[Segment]:
         """Return what runs before a call, the call, and what runs after it, each by itself.
@@ -150,13 +146,14 @@ class Segment:
         found = [self._part(part) for part in parts if part]
         return found if len(found) > 1 else []
 
-    def _part(self, steps: Steps) -> Segment:
-        """Return the segment of some of the calls."""
+    def _part(self, steps: Steps, given: Steps | None = None) -> Segment:
+        """Return the segment of some of the calls, whose own steps of dask's may be given."""
         made = {register for register, _ in steps}
         read = {r for register, step in self.steps if register not in made for r in step.registers}
         needed = set().union(*(step.registers for _, step in steps)) - made
         outputs = tuple(sorted(made & (read | set(self.outputs))))
-        given = [each for each in self.given if each[0] in needed]
+        if given is None:
+            given = [each for each in self.given if each[0] in needed]
         part = Segment(steps, tuple(sorted(needed)), outputs, True, given=given)
         part.overrides, part.remaining, part.errors = self.overrides, self.remaining, self.errors
         part.shown, part.returns = self.shown, self.returns

@@ -24,7 +24,7 @@ from gpusched.store import (
     emitters,
     kernelfiles,
     processors,
-    uncompiled,
+    unfused,
     worthwhile,
 )
 from gpusched.store.service.connection import (
@@ -163,7 +163,7 @@ class Client:
 
     def _answer(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # What can wait starts no service beside tasks; at the process's end it is left for one.
-        uncompiled.running.wait_for_end(unless=lambda: message["urgent"] or self.connected)
+        unfused.running.wait_for_end(unless=lambda: message["urgent"] or self.connected)
         for _ in range(TRIES):
             connection = self._connected()
             try:

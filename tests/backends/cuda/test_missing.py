@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.backends.cuda import compiler, runtime, versions
+from gpusched.backends.cuda import compiler, runtime
 
 
 @pytest.mark.processes
@@ -91,7 +91,7 @@ def test_tested_versions_are_those_that_the_extras_install() -> None:
             for each in project["project"]["optional-dependencies"][extra]
             if "==" in each
         )
-        assert {name: pinned[name] for name in versions.TESTED} == versions.TESTED
+        assert {name: pinned[name] for name in compiler.TESTED} == compiler.TESTED
 
 
 @pytest.mark.slow  # The first to import numba-cuda.
@@ -106,10 +106,10 @@ def test_changed_private_interface_is_explained_with_versions(
 
     signature = (numba_cuda.types.CPointer(numba_cuda.types.float32),)
     monkeypatch.delattr(numba_cuda.compiler, "kernel_fixup")
-    with pytest.raises(versions.CompilerVersionError) as told:
+    with pytest.raises(compiler.CompilerVersionError) as told:
         compiler.compile_kernel(kernel, signature, (9, 0))
     for name in ("numba-cuda", "cuda-core", "numpy"):
-        assert f"{name} {versions.installed(name)}" in str(told.value)
+        assert f"{name} {compiler.installed(name)}" in str(told.value)
     assert "kernel_fixup" in str(told.value)
 
 
@@ -117,10 +117,10 @@ def test_changed_private_interface_is_explained_with_versions(
 def test_type_errors_of_the_tested_versions_are_not_explained(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "installed", lambda name: {"numba-cuda": version}.get(
-        name, versions.TESTED.get(name, "none")))  # fmt: skip
-    expected = TypeError if version == "0.30.4" else versions.CompilerVersionError
-    with pytest.raises(expected, match="an argument more"), versions.explained():
+    monkeypatch.setattr(compiler, "installed", lambda name: {"numba-cuda": version}.get(
+        name, compiler.TESTED.get(name, "none")))  # fmt: skip
+    expected = TypeError if version == "0.30.4" else compiler.CompilerVersionError
+    with pytest.raises(expected, match="an argument more"), compiler.explained():
         raise TypeError("an argument more")
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
-from gpusched.store import background, uncompiled
+from gpusched.store import background, unfused
 from gpusched.store.service import client, compilers
 from gpusched.store.service import start as starting
 from gpusched.store.service.connection import SilentServiceError
@@ -169,7 +169,7 @@ def test_what_a_process_has_asked_for_is_compiled_after_its_end(folder: Path) ->
 
 def test_what_can_wait_starts_no_service_beside_tasks(folder: Path) -> None:
     """Until none runs, or one becomes urgent; a process that ends leaves it for a service."""
-    running = uncompiled.running
+    running = unfused.running
     running.begin()
     handle = KernelCache().handle(sample_kernel())
     background.request([handle], 0.0, urgent=False)

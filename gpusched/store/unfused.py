@@ -1,13 +1,21 @@
-"""How long all processes have done without kernels that are still not compiled.
+"""Runs without kernels: how long all processes have done without them, and whether some go on here.
 
 A worker rarely runs for as long as a compilation takes, nor does a script of some seconds; all
 workers of a script do, or all of its runs.
+
+While none goes on is the time to start a compiler that can wait. A compile service takes as much of
+the processor before its first kernel as a short computation takes in all, and takes it from tasks
+even where it has the lowest priority.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 from gpusched import forks
 from gpusched.newest import Newest
@@ -141,3 +149,69 @@ def here() -> Times:
         if root not in _times:
             _times[root] = Times(root and root / FILE)
         return _times[root]
+
+
+MOMENT = 0.2
+"""Seconds after a task without its kernels in which the next one of the same computation begins."""
+
+
+class Running:
+    """Whether tasks run without their kernels: each begins, and ends.
+
+    Notes
+    -----
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._tasks = 0
+        self._ended = -math.inf
+
+    def begin(self) -> None:
+        """Note that one begins."""
+        with self._changed:
+            self._tasks += 1
+
+    def end(self) -> None:
+        """Note that one has ended."""
+        with self._changed:
+            self._tasks -= 1
+            self._ended = monotonic()
+
+    def wait_for_end(self, unless: Callable[[], bool]) -> None:
+        """Return when none has run for a moment.
+
+        Parameters
+        ----------
+        unless
+            Returns whether it is to return before that; asked once in a moment.
+
+        Examples
+        --------
+        >>> from gpusched.store.unfused import Running
+        >>> running = Running()
+        >>> running.begin()
+        >>> running.wait_for_end(unless=lambda: True)
+        >>> running.end()
+        >>> running.wait_for_end(unless=lambda: False)
+        """
+        with self._changed:
+            while not unless():
+                left = MOMENT if self._tasks else MOMENT - (monotonic() - self._ended)
+                if left <= 0:
+                    return
+                self._changed.wait(left)
+
+
+running = Running()
+"""Of this process."""
+
+
+def _begin_again() -> None:
+    """Forget the threads of the process that this one has been forked off."""
+    global running
+    running = Running()
+
+
+os.register_at_fork(after_in_child=_begin_again)

@@ -10,16 +10,16 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.store import unfusedtimes
+from gpusched.store import unfused
 from gpusched.store.background import Background
-from gpusched.store.unfusedtimes import FILE, KEPT, LARGEST, LEAST, Times, here
+from gpusched.store.unfused import FILE, KEPT, LARGEST, LEAST, Times, here
 from gpusched.store.worthwhile import expected, gain
 from tests.store.test_worthwhile import handle_of
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(unfusedtimes, "_times", {})
+    monkeypatch.setattr(unfused, "_times", {})
     with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path)}):
         yield tmp_path
 
@@ -60,7 +60,7 @@ def test_a_file_that_another_process_has_written_again_is_read_again(folder: Pat
     times = Times(folder / FILE)
     for _ in range(10):
         times.add("add_1f", 1.0)
-    unfusedtimes._shorten(folder / FILE, {"add_1f": 12.0})
+    unfused._shorten(folder / FILE, {"add_1f": 12.0})
     times.add("add_1f", 0.5)
     assert times.total("add_1f") == 12.5
 
@@ -100,7 +100,7 @@ def test_many_short_runs_have_a_kernel_compiled_where_nothing_else_runs(
     seconds = 0.6 * expected(code.kernel)
     here().add(code.name, seconds)
     assert not Background().considered([code], 0.0)
-    monkeypatch.setattr(unfusedtimes, "_times", {})  # As another process finds it.
+    monkeypatch.setattr(unfused, "_times", {})  # As another process finds it.
     here().add(code.name, seconds)
     assert Background().considered([code], 0.0)
     assert gain([code], seconds, 0) < 0, "it takes no time from this run's tasks"
@@ -118,7 +118,7 @@ def test_the_workers_of_one_run_have_its_kernels_compiled_together(
     for _ in range(4):
         for seconds, kernel in zip(shares, kernels, strict=True):
             for number, (times, background) in enumerate(workers):
-                monkeypatch.setattr(unfusedtimes, "here", partial(_the_same, times))
+                monkeypatch.setattr(unfused, "here", partial(_the_same, times))
                 times.add(kernel.name, seconds)
                 asked[number] |= {k.name for k in background.considered([kernel], starting, "g")}
     spent = sum(8 * share for share in shares)
