@@ -149,6 +149,7 @@ class Filling(OfLibrary):
     """The function itself, which changes none of its arguments."""
     meaning: str
     """Name in `RECORDED`."""
+    lasts = True
 
     @property
     def __name__(self) -> str:
