@@ -19,6 +19,7 @@ dask               functions objects kept
 dask.array         pure timed
 dask.utils         pure timed
 distributed        functions objects
+flox               kept
 functools          objects
 gpusched           objects kept pure
 gpusched.backends  timed
@@ -29,7 +30,7 @@ numpy              functions objects kept timed
 operator           objects kept timed
 scipy              objects
 toolz              objects
-xarray             functions objects
+xarray             functions objects kept
 """
 """Packages, and modules for what `is_in` is asked, with the questions that are answered by yes."""
 
