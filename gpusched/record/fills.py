@@ -54,11 +54,11 @@ def filled(array: Any, axis: Any, limit: Any = None) -> Any:
     found: Any = scanned(array, LAST, place)
     if limit is None:
         return found
-    if type(limit) is not int and not isinstance(limit, np.integer):
-        raise UnfusibleError(GraphBreak.OPTION, f"limit {limit!r}")
     kind = next((each.type for each in PLACES if length <= np.iinfo(each).max), None)
-    if limit < 0 or kind is None:
-        raise UnfusibleError(GraphBreak.OPTION, "a limit below 0, or a very long axis")
+    whole = type(limit) is int or isinstance(limit, np.signedinteger)
+    # The libraries refuse others, each in its own words.
+    if not whole or not 0 <= limit <= np.iinfo(np.int32).max or kind is None:
+        raise UnfusibleError(GraphBreak.OPTION, f"limit {limit!r} along {length} elements")
     if limit >= length - 1:
         return found
     places = np.arange(length, dtype=kind).reshape(-1, *[1] * (array.ndim - place - 1))

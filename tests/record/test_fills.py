@@ -106,6 +106,8 @@ def test_what_follows_runs_on_the_same_rows() -> None:
         (np.ones((2, 3)), None, None),
         (np.ones((2, 3)), 0, -1),
         (np.ones((2, 3)), 0, 1.5),
+        (np.ones(3), 0, 1 << 31),
+        (np.ones(3), 0, np.uint64(2)),
     ],
 )
 def test_what_no_kernel_fills_says_why(array: np.ndarray, axis: Any, limit: Any) -> None:
