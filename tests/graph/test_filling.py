@@ -186,3 +186,26 @@ def test_numbers_that_are_handed_on_are_found_in_chunks_that_are_not_joined() ->
     assert launches == 2
     with gpusched.enable(), dask.config.set(SMALL):
         assert "without concatenating" in str(gpusched.explain(build()))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize("name", ["ffill", "bfill"])
+def test_functions_see_the_layout_that_numbagg_gives(name: str, limit: Any, axis: int) -> None:
+    fill = partial(getattr(pytest.importorskip("numbagg"), name), limit=limit, axis=axis)
+    seen: list[tuple[int, ...]] = []
+
+    def look(block: np.ndarray) -> np.ndarray:
+        seen.append(block.strides)
+        return block
+
+    def compute() -> None:
+        x = da.from_array(gaps(24, 8), chunks=-1) * 2
+        for function in (fill, look):
+            x = x.map_blocks(function, dtype=float, meta=np.empty((0, 0)))
+        x.compute(scheduler="sync")
+
+    compute()
+    with gpusched.enable(), dask.config.set(SMALL):
+        compute()
+    assert seen[0] == seen[1]

@@ -12,6 +12,7 @@ from gpusched.plan.expression import Apply, Leaf, Reduce, Scalar, Scan
 from gpusched.plan.layout import falls
 from gpusched.plan.plan import Call, Launch, Plan, substitute
 from gpusched.record.chunk import chunks_in, was_own
+from gpusched.record.fills import LAST
 from gpusched.record.record import Recorder
 
 if TYPE_CHECKING:
@@ -57,14 +58,17 @@ def seen(results: Any, inputs: tuple[Any, ...], moved: bool = False) -> Any:
 def _keeps_c_order(recorder: Recorder) -> bool:
     """Return whether what kernels compute is in C order in NumPy if all arrays given are.
 
-    That holds of elementwise functions, reductions and scans of arrays in that order; what else
-    is called on arrays, as views are, has shown in which order its result is.
+    That holds of elementwise functions, reductions and NumPy's scans of arrays in that order;
+    what else is called on arrays, as views are, has shown in which order its result is. numbagg
+    fills gaps of an array in another order.
     """
     called = (step for step in recorder.steps if isinstance(step, Call))
     made = [recorder.contents[k] for step in called for k in step.results]
     kinds = Leaf, Scalar, Apply, Reduce, Scan, Launch, Call
     ordered = all(a is not None and falls(a.shape, a.strides) for a in made)
-    return ordered and all(type(each) in kinds for each in (*recorder.nodes(), *recorder.steps))
+    nodes = recorder.nodes()
+    others = any(isinstance(each, Reduce) and each.combine == LAST for each in nodes)
+    return ordered and not others and all(type(each) in kinds for each in (*nodes, *recorder.steps))
 
 
 def layouts(values: Sequence[Any], inputs: Sequence[Any]) -> Any:
