@@ -160,7 +160,7 @@ def tasks_ended(scheduler: Any) -> Iterator[dict[str, Any]]:
         ends = False
         raise
     except Exception:
-        if scheduler not in ("sync", "threads"):
+        if hasattr(scheduler, "cluster"):
             wait_for(partial(idle, scheduler))
         raise
     finally:
