@@ -76,6 +76,8 @@ class _Text:
         self.names = map("%gpusched.silent.{}".format, count())
         self.lines: list[str] = []
         self.declared: dict[str, str] = {}
+        self.unused: set[str] = set()
+        """Comparisons that nothing needs once one instruction chooses by them."""
 
     def replace(self, text: str) -> str:
         """Return the text of a module that raises nothing where NaN is compared."""
@@ -91,9 +93,11 @@ class _Text:
         """
         compared = {}
         for result, instruction in _INSTRUCTION.findall(text):
-            if (found := _COMPARISON.fullmatch(instruction)) and found[2] in WIDE:
-                compared[result] = found[1], _OPERAND.findall(found[3])[:2]
-        uses = Counter(_NAME.findall(text)) if compared else Counter()
+            if (parts := _COMPARISON.fullmatch(instruction)) and parts[2] in WIDE:
+                compared[result] = parts[1], _OPERAND.findall(parts[3])[:2]
+        if not compared:
+            return text
+        uses = Counter(_NAME.findall(text))
 
         def extreme(match: re.Match[str]) -> str:
             result, condition, kind, x, _, y = match.groups()
@@ -107,8 +111,9 @@ class _Text:
             least = (name == "olt") == (chosen == pair)
             return f"  {result} = {self._wide('min' if least else 'max', kind, *chosen)}"
 
-        text = _CHOICE.sub(extreme, text)
-        return _INSTRUCTION.sub(lambda match: match[0] if uses.get(match[1]) != 1 else "", text)
+        found = _CHOICE.sub(extreme, text)
+        self.unused = {name for name in compared if uses[name] == 1}
+        return found
 
     def _wide(self, name: str, kind: str, a: str, b: str) -> str:
         """Return the instruction that finds the least or greatest numbers of two vectors."""
@@ -118,6 +123,8 @@ class _Text:
 
     def _silenced(self, match: re.Match[str]) -> str:
         result, instruction = match.groups()
+        if result in self.unused:
+            return ""
         if _SILENT.fullmatch(instruction):
             return match[0]
         for form, write in (

@@ -12,7 +12,17 @@ import numpy as np
 
 from gpusched.emit import scalars
 from gpusched.emit.dtypes import computed_name
-from gpusched.emit.kernel import BY_LINES, EXACT, FIRSTS, Access, Kernel, Output, Statement, Test
+from gpusched.emit.kernel import (
+    BY_LINES,
+    EXACT,
+    FIRSTS,
+    LAST_NUMBER,
+    Access,
+    Kernel,
+    Output,
+    Statement,
+    Test,
+)
 from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
 from gpusched.emit.parsing import parse
 
@@ -269,7 +279,7 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
         return True if dtype.kind == "b" else (~dtype.type(0)).item()
     low = combine_name in ("maximum", "fmax")
     if dtype.kind == "f":
-        skips = combine_name in ("fmin", "fmax", "last_number")
+        skips = combine_name in ("fmin", "fmax", LAST_NUMBER)
         return float("nan") if skips else (-np.inf if low else np.inf)
     if dtype.kind == "b":
         return not low

@@ -34,6 +34,9 @@ PLACE = "place"
 JOINED_PLACE = "joined_place"
 """The same, where the values to join are those of parts and their places."""
 
+LAST_NUMBER = "last_number"
+"""How values are joined of which the last one that is not NaN stays."""
+
 BY_LINES = frozenset([MOMENTS, JOINED, PLACE, JOINED_PLACE, *FIRSTS])
 """How outputs are joined by more than one operation."""
 

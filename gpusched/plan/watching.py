@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gpusched.emit.dtypes import HALF
 from gpusched.emit.floatingpoint import HAS_FLAGS, UNDERFLOW, found_by
-from gpusched.emit.kernel import FIRSTS, MOMENTS, Test
+from gpusched.emit.kernel import FIRSTS, LAST_NUMBER, MOMENTS, Test
 from gpusched.emit.operations import DEFINED, has, named
 from gpusched.plan.expression import Apply, Node, Reduce, Scalar
 
@@ -57,7 +57,7 @@ def watched(
     return flags, tuple(reversed(tests))
 
 
-_MATTERING = ("add", "multiply", "minimum", "maximum", "fmin", "fmax", "last_number", MOMENTS,
+_MATTERING = ("add", "multiply", "minimum", "maximum", "fmin", "fmax", LAST_NUMBER, MOMENTS,
               *FIRSTS)  # fmt: skip
 """What joins values of which each may matter to the result, so that each is computed."""
 

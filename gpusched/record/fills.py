@@ -18,6 +18,7 @@ import numpy as np
 from gpusched.adapters import filling
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
+from gpusched.emit.kernel import LAST_NUMBER
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.handlers import axis_of, honoured, signature_of
@@ -28,9 +29,6 @@ from gpusched.record.segments import reduced
 
 PLACES = (np.dtype(np.int16), np.dtype(np.int32))
 """Of places along an axis, the first that has all: they are read and written as numbers are."""
-
-LAST = "last_number"
-"""The operation that joins."""
 
 
 def filled(array: Any, axis: Any, limit: Any = None) -> Any:
@@ -51,14 +49,14 @@ def filled(array: Any, axis: Any, limit: Any = None) -> Any:
         Where no kernel can do it; the message is the reason.
     """
     place, length = _along(array, axis)
-    found: Any = scanned(array, LAST, place)
     if limit is None:
-        return found
+        return scanned(array, LAST_NUMBER, place)
     kind = next((each.type for each in PLACES if length <= np.iinfo(each).max), None)
     whole = type(limit) is int or isinstance(limit, np.signedinteger)
     # The libraries refuse others, each in its own words.
     if not whole or not 0 <= limit <= np.iinfo(np.int32).max or kind is None:
         raise UnfusibleError(GraphBreak.OPTION, f"limit {limit!r} along {length} elements")
+    found: Any = scanned(array, LAST_NUMBER, place)
     if limit >= length - 1:
         return found
     places = np.arange(length, dtype=kind).reshape(-1, *[1] * (array.ndim - place - 1))
@@ -73,7 +71,7 @@ def last_of(array: Any, axis: Any, keepdims: Any) -> Any:
     Elements are joined in their order, as those of one group.
     """
     place, length = _along(array, axis)
-    found: Any = reduced(array, np.zeros(length, np.int64), 1, LAST, place)
+    found: Any = reduced(array, np.zeros(length, np.int64), 1, LAST_NUMBER, place)
     if not keepdims:
         found = found[(*[slice(None)] * place, 0)]
     return found

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -27,11 +25,11 @@ from gpusched.graph.functions.partials import applied, is_shown
 from gpusched.graph.functions.reductionsteps import are_dask_s, is_of_reductions
 from gpusched.graph.subgraph import evaluate
 from gpusched.record.catalogue import has
+from gpusched.record.handlers import signature_of
 
 _COMMON = (bool, int, float, complex, np.generic, np.dtype, type, type(None))
 _ARRAYS = "__array__", "__array_interface__", "__array_ufunc__"
 """Attributes of what NumPy makes arrays of, or asks what to do with one."""
-_signature = lru_cache(maxsize=32)(signature)
 _BOUNDS = frozenset(["min", "max", "a_min", "a_max"])
 """Options of `numpy.clip` that are operands."""
 
@@ -131,7 +129,7 @@ def result(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     if rule is None:
         raise DependentError
     try:
-        bound = _signature(rule).bind(*given, **kwargs)
+        bound = signature_of(rule).bind(*given, **kwargs)
     except TypeError as error:  # The call has other arguments than the rule knows.
         raise DependentError from error
     return rule(*bound.args, **bound.kwargs)

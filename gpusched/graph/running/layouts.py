@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpusched.emit.kernel import LAST_NUMBER
 from gpusched.graph.running.inputs import flat
 from gpusched.plan.expression import Apply, Leaf, Reduce, Scalar, Scan
 from gpusched.plan.layout import falls
 from gpusched.plan.plan import Call, Launch, Plan, substitute
 from gpusched.record.chunk import chunks_in, was_own
-from gpusched.record.fills import LAST
 from gpusched.record.record import Recorder
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ def _keeps_c_order(recorder: Recorder) -> bool:
     made = [recorder.contents[k] for step in called for k in step.results]
     kinds = Leaf, Scalar, Apply, Reduce, Scan, Launch, Call
     ordered = all(a is not None and falls(a.shape, a.strides) for a in made)
-    nodes = recorder.nodes()
-    others = any(isinstance(each, Reduce) and each.combine == LAST for each in nodes)
-    return ordered and not others and all(type(each) in kinds for each in (*nodes, *recorder.steps))
+    return ordered and all(
+        type(each) in kinds and getattr(each, "combine", None) != LAST_NUMBER
+        for each in (*recorder.nodes(), *recorder.steps)
+    )
 
 
 def layouts(values: Sequence[Any], inputs: Sequence[Any]) -> Any:
