@@ -254,7 +254,8 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
             value.__qualname__ = f"{name}_{kernel.digest}"
             if name != "kernel":
                 found[name] = device(value, pipeline_class=_inlined(apart))
-    fastmath: Any = {"reassoc"} if kernel.reduces else False
+    # Of the loops alone: `point`, and what joins exactly, are functions of their own.
+    fastmath: Any = {"reassoc", "contract"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
     silent = bool(kernel.flags & INVALID)
     chosen = pipeline(vector_bits(kernel), interleave(kernel), apart, silent)

@@ -1,16 +1,17 @@
 """Lines that join what takes several accumulators: moments and firsts.
 
 Moments are a mean, what rounding that loses, and squares of deviations from both. Values are taken
-off the mean of those before them, a block of values at a time, and one line joins what that leaves
-to the moments so far (`gpusched.emit.scalars.join_deviations`):
+off the mean of those before them, a stretch of values at a time (`gpusched.emit.scalars.reopened`
+and `settled`):
 
     mean' = mean + d / n        squares' = squares + s - d**2 / n
 
 for `n` values in all, deviations of the new ones from `mean` that add up to `d`, and squares of
-these that add up to `s`. Nothing as large as the values is ever squared or added up, and no more
-than half of `s` is subtracted again once as many values have gone before, so that a large mean
-costs no digits. Nor does rounding the mean, since what that loses is kept beside it. A constant
-deviates from itself by nothing, and has a variance of exactly 0.
+these that add up to `s`. Nothing as large as the values is ever squared or added up, and where no
+more values are new than have gone before, no more than half of `s` is subtracted again, as
+``d**2 <= n / 2 * s``: a large mean costs no digits. Nor does rounding the mean, since what that
+loses is kept beside it. A constant deviates from itself by nothing, and has a variance of exactly
+0.
 
 T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
 sample variances", STAN-CS-79-773 (1979).
@@ -45,8 +46,10 @@ def take(k: int, value: str) -> list[str]:
     ]
 
 
-def join_block(k: int, places: Sequence[str], so_far: Sequence[str], count: str, more: str) -> str:
-    """Return the line that joins a block of `more` values to the moments of `count`.
+def join_block(
+    k: int, places: Sequence[str], so_far: Sequence[str], count: str, more: str
+) -> list[str]:
+    """Return the lines that join a block of `more` values to the moments of `count`.
 
     Parameters
     ----------
@@ -59,8 +62,13 @@ def join_block(k: int, places: Sequence[str], so_far: Sequence[str], count: str,
     count, more
         How many values there are, in source.
     """
-    given = ", ".join([*so_far, count, f"apart{k}", f"square{k}", more])
-    return f"{', '.join(places)} = join_deviations({given})"
+    mean, rest, squares = so_far
+    sums = f"apart{k}", f"square{k}"
+    return [
+        f"opened{k}, known{k} = reopened({rest}, {squares}, {count})",
+        f"{', '.join(places)} = settled({mean}, opened{k} + {sums[0]}, known{k} + {sums[1]}, "
+        f"{count} + {more})",
+    ]
 
 
 _SOONER = {"first_maximum": "is_above", "first_minimum": "is_below"}

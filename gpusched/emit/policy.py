@@ -71,9 +71,6 @@ PLACES = 4
 JOINED_ROWS = 8
 """Rows that are joined at once: one by one, deviations of columns take three times as long."""
 
-HEAVY_ROWS = 4
-"""Such rows of a longer computation whose moments are joined, which takes longer than a sum."""
-
 ROW_STATEMENTS = 8
 """The most statements that a `point` may have to be called once for each of the joined rows."""
 

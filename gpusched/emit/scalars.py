@@ -137,26 +137,24 @@ def deviation(value: Number, mean: Number) -> Number:
     return value - mean
 
 
-def join_deviations(
-    mean: Number,
-    rest: Number,
-    squares: Number,
-    count: Number,
-    total: Number,
-    square: Number,
-    more: Number,
+def reopened(rest: Number, squares: Number, count: Number) -> tuple[Number, Number]:
+    # What deviations of `count` numbers from a mean add up to, and their squares, given those from
+    # this mean and `rest`, what rounding it has lost.
+    apart = count * rest
+    return apart, squares + apart * rest
+
+
+def settled(
+    mean: Number, apart: Number, square: Number, count: Number
 ) -> tuple[Number, Number, Number]:
-    # `count` numbers have the mean ``mean + rest`` and squares of deviations that add up to
-    # `squares`. The deviations of `more` numbers from `mean` add up to `total`, their squares to
-    # `square`.
-    share = 1.0 / (count + more)
-    apart = count * rest + total
-    change = apart * share
-    gained = count * rest * rest + square - apart * change
-    # Rounding may leave less than nothing; squares may overflow where their sum is finite.
-    gained = square if square == inf and abs(apart) < inf else (0.0 if gained < 0 else gained)
+    # Mean, rest and squares of `count` numbers whose deviations from `mean` add up to `apart`, and
+    # the squares of these to `square`.
+    change = apart / count
+    left = square - apart * change
+    # Rounding may leave less than nothing; the product may overflow where the squares have.
+    left = square if square == inf and abs(apart) < inf else (0.0 if left < 0 else left)
     moved = mean + change
-    return moved, (mean - moved) + change, squares + gained
+    return moved, (mean - moved) + change, left
 
 
 def join_moments(

@@ -57,6 +57,30 @@ def error(found: Any, expected: list[Fraction]) -> float:
     return max(float(abs(Fraction(float(one)) / other - 1)) for one, other in pairs)
 
 
+FAR = {
+    "first": lambda rows: np.where(rows == 0, 1e7, 0.0),
+    "first eight": lambda rows: np.where(rows < 8, -1e7, 0.0),
+    "trend": lambda rows: 1e5 * rows,
+    "steps": lambda rows: 1e7 * (rows // 100 % 2),
+    "last": lambda rows: np.where(rows == rows.max(), 1e7, 0.0),
+}
+"""Where values are, by their row: far from the means of those before."""
+
+
+@pytest.mark.parametrize("shape", [(601, 3), (40, 15, 3), (1000, 5, 2)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("far", FAR)
+def test_values_far_from_those_before_cost_no_digits(
+    far: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Deviations are from the mean of earlier rows, which later ones may be nowhere near."""
+    rows = np.arange(np.prod(shape[:-1]))[:, None]
+    flat = (FAR[far](rows) + RANDOM.normal(size=(rows.size, shape[-1]))).astype(dtype)
+    axes = tuple(range(len(shape) - 1))
+    found = record(lambda chunk: np.var(chunk, axis=axes), flat.reshape(shape)).result
+    assert error(found, [exact(column) for column in flat.T]) <= ERROR[dtype]
+
+
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("offset", [0, 1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12])

@@ -28,7 +28,7 @@ BOUND = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "
                    "restore_subnormals"])  # fmt: skip
 """What loops call, and each target has a function for."""
 
-CALLED = BOUND | {"deviation", "join_deviations", "join_moments", "is_above", "is_below"}
+CALLED = BOUND | {"deviation", "reopened", "settled", "join_moments", "is_above", "is_below"}
 """What loops call, besides `point` and what joins values."""
 
 

@@ -8,7 +8,7 @@ from gpusched.emit import accumulators
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import BY_LINES, Access, Kernel
-from gpusched.emit.policy import HEAVY_ROWS, JOINED_ROWS, ROW_STATEMENTS
+from gpusched.emit.policy import JOINED_ROWS, ROW_STATEMENTS
 
 
 class Joining(Nest):
@@ -17,40 +17,87 @@ class Joining(Nest):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         light = len(kernel.statements) <= ROW_STATEMENTS and not is_heavy(kernel)
-        self.together = JOINED_ROWS if light else HEAVY_ROWS if kernel.moments else 1
+        self.together = JOINED_ROWS if light else 1
         """Rows that are joined at once, where the loops allow it."""
+        self.by_rows = kernel.loops[-2:] == ("reduce", "map")
+        """Whether the loops join one row after the other to the same places."""
+        self.in_stretch = 0
+        """How deep the loop over stretches of rows is, if there is one."""
 
     def loop(self, level: int) -> None:
         """Write the loop of one level, and all within it."""
-        if level == self.innermost - 1 and self.joins_rows():
-            self.rows(level)
-        else:
+        if level < self.innermost - 1 or not self.by_rows:
             super().loop(level)
+            return
+        start, stop = "0", f"n{level}"
+        if self.kernel.moments:
+            start, stop = "start", "stop"
+            self.stretches(level)
+        # Rows with labels are each read from elsewhere.
+        count = 1 if self.kernel.label_loop == level else self.together
+        if count > 1:
+            self.rows(level, start, stop, count)
+            rest = f"({stop} - {start})" if start != "0" else stop
+            start = f"{stop} - {rest} % {count}"
+        self.open(f"for i{level} in range({stop if start == '0' else f'{start}, {stop}'}):")
+
+    def stretches(self, level: int) -> None:
+        """Open a loop over stretches of rows, and give moments as sums of deviations in each.
+
+        A stretch has no more rows than there have been before, beginning with `JOINED_ROWS`.
+        """
+        self.write("stop = 0")
+        self.open(f"while stop < n{level}:")
+        self.in_stretch = self.depth
+        self.write(f"start, before = stop, {self.joined_before(self.innermost, 'stop')}")
+        self.write(f"stop = min(start + max(before, {JOINED_ROWS}), n{level})")
+        with self.block("if before == 0:"):
+            self.begin_means(level)
+        with self.block(f"for i in range(n{self.innermost}):"):
+            for k in self.kernel.moments:
+                _, rest, squares = self.places("i")[k : k + 3]
+                self.write(f"{rest}, {squares} = reopened({rest}, {squares}, before)")
+
+    def begin_means(self, level: int) -> None:
+        """Write the values of a stretch's first row where means are, which it is taken off then."""
+        self.write(f"i{level} = start")
+        self.enter(level)
+        self.hoist(self.still)
+        with self.block(f"for i in range(n{self.innermost}):"):
+            names = [f"value{k}" for k in range(len(self.outputs))]
+            self.compute(names, self.values("i"))
+            self.write(*(f"{self.places('i')[k]} = {names[k]}" for k in self.kernel.moments))
+
+    def settle(self) -> None:
+        """Write the end of a stretch: sums of deviations are given as moments again."""
+        self.write(f"before = {self.joined_before(self.innermost, 'stop')}")
+        with self.block(f"for i in range(n{self.innermost}):"):
+            for k in self.kernel.moments:
+                places = ", ".join(self.places("i")[k : k + 3])
+                self.write(f"{places} = settled({places}, before)")
 
     def body(self) -> None:
-        """Write the innermost loop."""
+        """Write the innermost loop, and what comes after the rows of a stretch."""
         self.hoist(self.still)
         self.count_before()
         self.open(f"for i in range(n{self.innermost}):")
         self.join([self.current])
+        if self.in_stretch:
+            self.depth = self.in_stretch
+            self.settle()
 
     def count_before(self) -> None:
         """Write how many values have been joined to each place before, where that is needed."""
-        if self.kernel.moments or self.kernel.firsts:
+        if self.kernel.firsts or (self.kernel.moments and not self.in_stretch):
             self.write(f"before = {self.joined_before(self.innermost)}")
 
-    def joins_rows(self) -> bool:
-        """Return whether the loops add rows to each other, in a computation that waits for them."""
-        labelled = self.kernel.label_loop == self.innermost - 1
-        return self.together > 1 and self.kernel.loops[-2:] == ("reduce", "map") and not labelled
-
-    def rows(self, level: int) -> None:
-        """Join some rows at once, and open the loop for those that are left.
+    def rows(self, level: int, start: str, stop: str, count: int) -> None:
+        """Write the loop that joins some rows at once.
 
         Each is read from another place, and what they are joined to is read and written once.
         """
-        before, depth, count = dict(self.current), self.depth, self.together
-        self.open(f"for i{level} in range(0, n{level} - {count - 1}, {count}):")
+        before, depth = dict(self.current), self.depth
+        self.open(f"for i{level} in range({start}, {stop} - {count - 1}, {count}):")
         self.enter(level)
         row0 = dict(self.current)
         moving = [x for x in self.inputs if self.operands[x].access[level] is Access.STRIDED]
@@ -67,7 +114,6 @@ class Joining(Nest):
         self.open(f"for i in range(n{self.innermost}):")
         self.join(each_row)
         self.current, self.depth = before, depth
-        self.open(f"for i{level} in range(n{level} - n{level} % {count}, n{level}):")
 
     def join_first(self, k: int, value: str, places: Sequence[str], row: str) -> None:
         """Join a value of a row to the first one at its place: rows come in their order."""
@@ -87,13 +133,17 @@ class Joining(Nest):
                     self.write(f"{places[k]} = {combine(output, places[k], names[k])}")
             for k in self.kernel.moments:
                 if row == 0:
-                    self.write(f"mean{k} = {names[k]} if before == 0 else {places[k]}")
-                    self.write(*accumulators.start_block(k))
+                    mean = places[k]
+                    first = "" if self.in_stretch else f"{names[k]} if before == 0 else "
+                    self.write(f"mean{k} = {first}{mean}", *accumulators.start_block(k))
                 self.write(*accumulators.take(k, names[k]))
             for k in self.kernel.firsts:
                 self.join_first(k, names[k], places[k : k + 2], f"before + {row}")
         for k in self.kernel.moments:
-            so_far = [f"mean{k}", *places[k + 1 : k + 3]]
-            self.write(
-                accumulators.join_block(k, places[k : k + 3], so_far, "before", str(len(rows)))
-            )
+            mean, rest, squares = places[k : k + 3]
+            if self.in_stretch:
+                self.write(f"{rest} = {rest} + apart{k}", f"{squares} = {squares} + square{k}")
+            else:
+                so_far = [f"mean{k}", rest, squares]
+                joined = [mean, rest, squares], so_far, "before", str(len(rows))
+                self.write(*accumulators.join_block(k, *joined))

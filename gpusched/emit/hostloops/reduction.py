@@ -121,7 +121,7 @@ class Reduction(Nest):
                 self.write(f"{total} = {combine(output, total, f'part{k}')}")
         for k in self.kernel.moments:
             names = [f"mean{k}", f"rest{k}", f"squares{k}"]
-            self.write(accumulators.join_block(k, names, names, "before", "count"))
+            self.write(*accumulators.join_block(k, names, names, "before", "count"))
         if self.kernel.moments:
             self.write("before = before + count")
 

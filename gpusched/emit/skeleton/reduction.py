@@ -252,7 +252,8 @@ def _take(text: Text, calls: list[str], places: list[str], first: str = "part") 
     for k in text.kernel.moments:
         joined_to = [f"total{k + n}" for n in range(4)]
         so_far = [f"mean{k}", *joined_to[1:3]]
-        text.write(accumulators.join_block(k, joined_to[:3], so_far, joined_to[3], str(len(calls))))
+        text.write(*accumulators.join_block(k, joined_to[:3], so_far, joined_to[3],
+                                             str(len(calls))))  # fmt: skip
     _join_moments(text, _of_parts(text), "total{}", first + "{}")
     for k, output in _plain(text):
         wide = f"{first}{k}"

@@ -9,14 +9,17 @@ def deviation(value, mean):
     return value - mean
 
 
-def join_deviations(mean, rest, squares, count, total, square, more):
-    share = 1.0 / (count + more)
-    apart = count * rest + total
-    change = apart * share
-    gained = count * rest * rest + square - apart * change
-    gained = square if square == inf and abs(apart) < inf else 0.0 if gained < 0 else gained
+def reopened(rest, squares, count):
+    apart = count * rest
+    return (apart, squares + apart * rest)
+
+
+def settled(mean, apart, square, count):
+    change = apart / count
+    left = square - apart * change
+    left = square if square == inf and abs(apart) < inf else 0.0 if left < 0 else left
     moved = mean + change
-    return (moved, mean - moved + change, squares + gained)
+    return (moved, mean - moved + change, left)
 
 
 def point(a):
@@ -26,65 +29,80 @@ def point(a):
 
 def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
     clear_floating_point_errors()
-    for i0 in range(0, n0 - 7, 8):
-        a_0 = shift(a, i0 * a_s0)
-        a_0_row1 = shift(a_0, 1 * a_s0)
-        a_0_row2 = shift(a_0, 2 * a_s0)
-        a_0_row3 = shift(a_0, 3 * a_s0)
-        a_0_row4 = shift(a_0, 4 * a_s0)
-        a_0_row5 = shift(a_0, 5 * a_s0)
-        a_0_row6 = shift(a_0, 6 * a_s0)
-        a_0_row7 = shift(a_0, 7 * a_s0)
-        before = n_before + i0
+    stop = 0
+    while stop < n0:
+        start, before = stop, n_before + stop
+        stop = min(start + max(before, 8), n0)
+        if before == 0:
+            i0 = start
+            a_0 = shift(a, i0 * a_s0)
+            for i in range(n1):
+                value0, value1, value2 = point(a_0[i])
+                out0[i] = value0
         for i in range(n1):
-            value0, value1, value2 = point(a_0[i])
-            mean0 = value0 if before == 0 else out0[i]
-            apart0 = float64(0.0)
-            square0 = float64(0.0)
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row1[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row2[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row3[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row4[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row5[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row6[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            value0, value1, value2 = point(a_0_row7[i])
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            out0[i], out1[i], out2[i] = join_deviations(mean0, out1[i], out2[i], before, apart0, square0, 8)
-    for i0 in range(n0 - n0 % 8, n0):
-        a_0 = shift(a, i0 * a_s0)
-        before = n_before + i0
+            out1[i], out2[i] = reopened(out1[i], out2[i], before)
+        for i0 in range(start, stop - 7, 8):
+            a_0 = shift(a, i0 * a_s0)
+            a_0_row1 = shift(a_0, 1 * a_s0)
+            a_0_row2 = shift(a_0, 2 * a_s0)
+            a_0_row3 = shift(a_0, 3 * a_s0)
+            a_0_row4 = shift(a_0, 4 * a_s0)
+            a_0_row5 = shift(a_0, 5 * a_s0)
+            a_0_row6 = shift(a_0, 6 * a_s0)
+            a_0_row7 = shift(a_0, 7 * a_s0)
+            for i in range(n1):
+                value0, value1, value2 = point(a_0[i])
+                mean0 = out0[i]
+                apart0 = float64(0.0)
+                square0 = float64(0.0)
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row1[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row2[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row3[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row4[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row5[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row6[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                value0, value1, value2 = point(a_0_row7[i])
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                out1[i] = out1[i] + apart0
+                out2[i] = out2[i] + square0
+        for i0 in range(stop - (stop - start) % 8, stop):
+            a_0 = shift(a, i0 * a_s0)
+            for i in range(n1):
+                value0, value1, value2 = point(a_0[i])
+                mean0 = out0[i]
+                apart0 = float64(0.0)
+                square0 = float64(0.0)
+                away0 = deviation(value0, mean0)
+                apart0 = apart0 + away0
+                square0 = square0 + away0 * away0
+                out1[i] = out1[i] + apart0
+                out2[i] = out2[i] + square0
+        before = n_before + stop
         for i in range(n1):
-            value0, value1, value2 = point(a_0[i])
-            mean0 = value0 if before == 0 else out0[i]
-            apart0 = float64(0.0)
-            square0 = float64(0.0)
-            away0 = deviation(value0, mean0)
-            apart0 = apart0 + away0
-            square0 = square0 + away0 * away0
-            out0[i], out1[i], out2[i] = join_deviations(mean0, out1[i], out2[i], before, apart0, square0, 1)
+            out0[i], out1[i], out2[i] = settled(out0[i], out1[i], out2[i], before)
     return floating_point_errors() & 9
 
 

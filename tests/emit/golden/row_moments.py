@@ -9,14 +9,17 @@ def deviation(value, mean):
     return value - mean
 
 
-def join_deviations(mean, rest, squares, count, total, square, more):
-    share = 1.0 / (count + more)
-    apart = count * rest + total
-    change = apart * share
-    gained = count * rest * rest + square - apart * change
-    gained = square if square == inf and abs(apart) < inf else 0.0 if gained < 0 else gained
+def reopened(rest, squares, count):
+    apart = count * rest
+    return (apart, squares + apart * rest)
+
+
+def settled(mean, apart, square, count):
+    change = apart / count
+    left = square - apart * change
+    left = square if square == inf and abs(apart) < inf else 0.0 if left < 0 else left
     moved = mean + change
-    return (moved, mean - moved + change, squares + gained)
+    return (moved, mean - moved + change, left)
 
 
 def point(a):
@@ -56,7 +59,8 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, out0_s0, out1_s0, out2_s0):
                 away0 = deviation(value0, mean0)
                 apart0 = apart0 + away0
                 square0 = square0 + away0 * away0
-            mean0, rest0, squares0 = join_deviations(mean0, rest0, squares0, before, apart0, square0, count)
+            opened0, known0 = reopened(rest0, squares0, before)
+            mean0, rest0, squares0 = settled(mean0, opened0 + apart0, known0 + square0, before + count)
             before = before + count
         out0_0[0], out1_0[0], out2_0[0] = mean0, rest0, squares0
     return floating_point_errors() & 9
