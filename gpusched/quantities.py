@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from dask.utils import format_bytes, parse_bytes, parse_timedelta
@@ -88,6 +89,12 @@ def _read(parse: Callable[[Any], float], value: Any) -> float:
     if isinstance(value, bool) or not any(letter.isdecimal() for letter in str(value)):
         return math.nan
     try:
-        return float(parse(value))
+        return _parsed(parse, value) if isinstance(value, str) else float(parse(value))
     except (AttributeError, ValueError, TypeError, LookupError, OverflowError):
         return math.nan
+
+
+@lru_cache(maxsize=128)
+def _parsed(parse: Callable[[Any], float], string: str) -> float:
+    """Return what a string is read as: each graph reads some settings."""
+    return float(parse(string))

@@ -21,7 +21,7 @@ from gpusched.graph.passes.batching import batched
 from gpusched.graph.passes.chains import absorbed, has_join_inside, without_links, without_names
 from gpusched.graph.passes.cutting import cut_together, cuts_of
 from gpusched.graph.passes.fitting import check, note
-from gpusched.graph.passes.grouping import limits
+from gpusched.graph.passes.grouping import limits, tiny_bytes
 from gpusched.graph.passes.items import taken_inside
 from gpusched.graph.passes.merging import merge_bytes, merged
 from gpusched.graph.passes.sizes import Sizes
@@ -118,7 +118,7 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         Keys of tasks that join the chunks of results, and that are left out as soon as it is known
         which chunks they join.
     """
-    small, least = limits().chunk, merge_bytes()
+    small, least = tiny_bytes(), merge_bytes()
     few = len(table.tasks) <= FEW
     if few:
         table.note("chain", FEW_TASKS)

@@ -15,11 +15,13 @@ from dask.utils import methodcaller
 from scipy import special
 from toolz import compose
 
-from gpusched import enable, kernel
+from gpusched import disable, enable, kernel
 from gpusched.backends import cache
 from gpusched.graph import fusible
 from gpusched.graph.programs import program as lasting
+from gpusched.graph.programs import rewrite
 from gpusched.graph.programs.program import lasts
+from gpusched.graph.programs.rewrite import translated
 from gpusched.graph.running.remembered import held
 from gpusched.graph.safety.outside import is_little
 from gpusched.newest import Newest
@@ -235,9 +237,95 @@ def test_what_a_users_function_holds_is_let_go():
 
 def test_only_so_many_are_kept(monkeypatch):
     monkeypatch.setattr(lasting, "_recent", Newest(2))
-    for key in "abcab":
-        lasting.keep(key, key)
-    assert list(lasting._recent) == ["a", "b"]
+    for name in "abcab":
+        lasting.keep(name)
+    assert list(lasting._recent.values()) == ["a", "b"]
+
+
+def translations(compute, monkeypatch):
+    """Return how many tasks are translated to programs."""
+    calls = []
+
+    def counted(node, *args, **kwargs):
+        calls.append(node)
+        return translated(node, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rewrite, "translated", counted)
+        compute()
+    return len(calls)
+
+
+def statistics_of(x):
+    return (x - x.mean(axis=0)) / x.std(axis=0), x[1:-1, ::2].max(), da.diff(x, axis=1)
+
+
+def test_tasks_of_libraries_are_translated_once(monkeypatch):
+    x = da.from_array(np.random.default_rng(0).normal(size=(120, 120)), chunks=60)
+
+    def compute(plus=0):
+        with enable():
+            return dask.compute(*statistics_of(x[plus:]), scheduler="sync")
+
+    with disable():
+        expected = dask.compute(*statistics_of(x), scheduler="sync")
+    assert translations(compute, monkeypatch) >= 4
+    assert translations(compute, monkeypatch) == 0
+    for found, other in zip(compute(), expected, strict=True):
+        np.testing.assert_allclose(found, other)
+    with dask.config.set({"gpusched.fusion.maximum-operations": 3}):
+        assert translations(compute, monkeypatch) >= 4
+    lasting._recent.clear()
+    gc.collect()
+    assert translations(compute, monkeypatch) >= 4  # Without their programs, forms are nothing.
+
+
+OTHERS = {
+    "a keyword": lambda x, k: da.sum(x, axis=k),
+    "a number": lambda x, k: x * (2.0, 3.0)[k],
+    "a type": lambda x, k: x * (1, 1.0)[k],
+    "a sign": lambda x, k: np.copysign(x, (0.0, -0.0)[k]),
+    "a function": lambda x, k: da.map_blocks((np.exp, np.sin)[k], x, dtype=x.dtype),
+    "of a partial": lambda x, k: x.map_blocks(partial((np.add, np.subtract)[k], 3), dtype=x.dtype),
+    "its argument": lambda x, k: x.map_blocks(partial(np.add, (3, 4)[k]), dtype=x.dtype),
+    "an input twice": lambda x, k: np.hypot(x + 1, (x + 1, x + 2)[k]),
+    "a slice": lambda x, k: (x[:, 1:], x[:, ::-2])[k] + 1,
+    "a dtype": lambda x, k: (x * 3).astype(("f4", "i8")[k]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_forms_that_differ_are_others(name):
+    values = np.linspace(-9, 9, 400).reshape(20, 20)
+    for k in (0, 1, 0, 1):
+        x = da.from_array(values, chunks=10)
+        with disable():
+            expected = OTHERS[name](x, k).compute(scheduler="sync")
+        with enable():
+            found = OTHERS[name](x, k).compute(scheduler="sync")
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_guards_are_those_of_the_graph_s_own_functions():
+    """A form that is known has partial applications that another graph never saw."""
+    for k in range(3):
+        function = partial(np.multiply, 3.0)
+        x = da.from_array(np.arange(24.0), chunks=8)
+        with enable():
+            (optimised,) = dask.optimize(x.map_blocks(function, dtype=float) + 1)
+            assert optimised.compute(scheduler="sync")[1] == 4
+            function.__setstate__((np.add, (100.0 + k,), {}, {}))
+            assert optimised.compute(scheduler="sync")[1] == 102 + k
+
+
+def test_functions_of_the_users_are_translated_by_each_graph(monkeypatch):
+    def compute():
+        x = da.from_array(X, chunks=10_000)
+        with enable():
+            return x.map_blocks(twice).compute(scheduler="sync")
+
+    assert [translations(compute, monkeypatch) for _ in range(2)] == [1, 1]
 
 
 class Made:

@@ -51,6 +51,17 @@ class Limits:
         return max(1, min(self.tasks, width // self.least))
 
 
+def tiny_bytes() -> int:
+    """Return the bytes of the largest chunk whose tasks are batched, by the configuration.
+
+    Raises
+    ------
+    ValueError
+        If the setting is not a number of bytes.
+    """
+    return read_bytes("gpusched.batching.chunk-bytes", config.get("batching.chunk-bytes"))
+
+
 def limits() -> Limits:
     """Return what the configuration has, for the threads that are known here.
 
@@ -65,7 +76,7 @@ def limits() -> Limits:
     return Limits(
         read_count("gpusched.batching.tasks", config.get("batching.tasks")),
         read_bytes("gpusched.batching.bytes", config.get("batching.bytes")),
-        read_bytes("gpusched.batching.chunk-bytes", config.get("batching.chunk-bytes")),
+        tiny_bytes(),
         max(1, read_count("gpusched.batching.least", least)),
     )
 

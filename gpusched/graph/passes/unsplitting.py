@@ -32,7 +32,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.passes.cutting import cuts_of
 from gpusched.graph.passes.families import Family, Place, coarse, grid_of, nested
-from gpusched.graph.passes.grouping import limits
+from gpusched.graph.passes.grouping import tiny_bytes
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sizes import Sized
@@ -141,7 +141,7 @@ class _Unsplitting:
         nbytes = [self._largest(family) for family in families]
         tasks = sum(len(family.members) for family in families)
         idle = 1 / sources - 1 / threads() if sources else math.inf
-        return 0 in nbytes or sum(nbytes) * idle >= tasks * limits().chunk
+        return 0 in nbytes or sum(nbytes) * idle >= tasks * tiny_bytes()
 
     # What may be whole ----------------------------------------------------------------------
 

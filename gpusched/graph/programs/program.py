@@ -192,7 +192,7 @@ class Program(ByToken):
             found._made_of = self
             self._shown = weakref.ref(found)
         if self.lasts:
-            keep((Program, id(found)), found)
+            keep(found)
         return found
 
     @cached_property
@@ -288,7 +288,7 @@ def _made(token: str, payload: bytes) -> Program:
         program = _restored.setdefault(token, made)
         if not stand(program.names):
             program = _restored[token] = made
-    keep(token, program)
+    keep(program)
     return program
 
 
@@ -303,7 +303,7 @@ def known(token: str) -> Program | None:
         return None
     if not stand(program.names):
         return _made(*program.payload())
-    keep(token, program)
+    keep(program)
     return program
 
 
@@ -372,12 +372,12 @@ RECENT = 256
 A plan is recorded by the first chunk that runs a program. A graph that comes again, as that of the
 next time step does, would record it again for as many chunks as there are threads."""
 
-_recent: Newest[Any, Program] = Newest(RECENT)
+_recent: Newest[int, Program] = Newest(RECENT)
 
 
-def keep(key: Any, program: Program) -> None:
+def keep(program: Program) -> None:
     """Keep a program until that many others have been kept or used since."""
-    _recent[key] = program
+    _recent[id(program)] = program
 
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, methodcaller,

@@ -46,6 +46,7 @@ from gpusched.graph.programs.functiontraits import (
     passes_on,
     worthwhile,
 )
+from gpusched.graph.programs.kept import lasting_form
 from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.showing import shown
 from gpusched.graph.programs.templates import Templates, frozen, is_constant
@@ -88,7 +89,8 @@ def rewrite(
         return task
 
     # What each call of a program was is noted of each task.
-    rewritten = translate if events.active else Templates(translate).rewrite
+    templates = Templates(translate, partial(lasting_form, functions=functions))
+    rewritten = translate if events.active else templates.rewrite
     found = shown(
         {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()},
         wanted,
@@ -194,7 +196,7 @@ class _Translation:
             found = _programs[key] = Program(steps, count, self.functions.overrides)
         found.lasts = self._lasts
         if found.lasts:
-            keep(key, found)
+            keep(found)
         return found
 
     def rewritten_before(self) -> list[Any] | None:

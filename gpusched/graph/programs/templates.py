@@ -18,6 +18,10 @@ from gpusched.record.recorded import RecordedFunction, StandIn
 
 Translate = Callable[[Any], Any]
 Signature = tuple[Any, ...]
+Place = int | DataNode
+"""Which of a task's inputs its program is given, or what else: a guard."""
+Template = tuple[Program, tuple[Place, ...]]
+"""What tasks of a form become."""
 _PLAIN = frozenset([int, bool, str, type(None)])
 """Types of constants that are equal only if they are the same."""
 
@@ -34,6 +38,17 @@ class Signatures:
     def __init__(self) -> None:
         self._inner: dict[int, _Inside] = {}
         self._numbers: dict[Signature, int] = {}
+
+    def function(self, function: Any) -> Any:
+        """Return what makes a function the same as that of another task."""
+        return id(function)
+
+    def inside(self, signature: Signature) -> Any:
+        """Return what stands for the signature of the graph inside a fused task.
+
+        A number, since signatures are hashed for each task, and this one may be long.
+        """
+        return self._numbers.setdefault(signature, len(self._numbers))
 
     def of(self, node: Any) -> tuple[Signature, list[Any]]:
         """Return a task's signature, and its inputs: keys as `TaskRef`, and other literals.
@@ -71,7 +86,7 @@ class Signatures:
             items = tuple([self._value(item, inputs) for item in value.args])
             return kind, items
         if isinstance(value, GraphNode):
-            return kind, id(value)
+            return kind, self.function(value)
         return self._literal(value, inputs)
 
     def _task(self, task: Task, inputs: list[Any]) -> Any:
@@ -79,23 +94,22 @@ class Signatures:
             return self._fused(task, inputs)
         args = tuple([self._value(item, inputs) for item in task.args])
         if not task.kwargs:
-            return id(task.func), args
+            return self.function(task.func), args
         named = tuple([(k, self._value(item, inputs)) for k, item in task.kwargs.items()])
-        return id(task.func), args, named
+        return self.function(task.func), args, named
 
     def _fused(self, task: Task, inputs: list[Any]) -> Any:
         inner, wanted, keys, *values = task.args
         found = self._inner.get(id(inner))
         if found is None:
             found = _Inside(self, inner, keys)
-            found.number = self._numbers.setdefault(found.signature, len(self._numbers))
+            found.name = self.inside(found.signature)
             if not isinstance(wanted, tuple):
                 # Fused by layers, so it is that of other tasks as well.
                 self._inner[id(inner)] = found
         outer = [self._value(values[k], inputs) for k in found.used]
         inputs += found.literals
-        # A number, since signatures are hashed for each task, and this one may be long.
-        return execute_subgraph, found.number, found.places.get(wanted), *outer
+        return execute_subgraph, found.name, found.places.get(wanted), *outer
 
     def _literal(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)
@@ -105,11 +119,15 @@ class Signatures:
         if kind is float:
             return kind, value.hex()
         if callable(value) and not isinstance(value, np.ndarray):
-            return id(value)
+            return self.function(value)
+        return self.held(value, inputs)
+
+    def held(self, value: Any, inputs: list[Any]) -> Any:
+        """Return what stands for a literal; one that no program holds is listed as an input."""
         if is_constant(value):
             return frozen(value)
         inputs.append(value)
-        return kind
+        return type(value)
 
 
 class _Inside:
@@ -140,7 +158,7 @@ class _Inside:
                         self.used.append(number)
                     parts.append(-1 - self.used.index(number))
         self.signature: Signature = tuple(parts)
-        self.number = 0
+        self.name: Any = None
         """Equal for equal signatures."""
 
 
@@ -151,16 +169,22 @@ class Templates:
     ----------
     translate
         Returns a task as a program, or itself.
+    lasting
+        Returns what a task is in whichever graph, or None: who has seen that before knows how it
+        is rewritten. By default each graph is for itself.
 
     Notes
     -----
     Belongs to one thread, for as long as the graph lives.
     """
 
-    def __init__(self, translate: Translate) -> None:
+    def __init__(
+        self, translate: Translate, lasting: Callable[[Any], Any] = lambda node: None
+    ) -> None:
         self._translate = translate
+        self._lasting = lasting
         self._signatures = Signatures()
-        self._known: dict[Any, tuple[Program, tuple[int | DataNode, ...]] | None] = {}
+        self._known: dict[Any, Template | None] = {}
 
     def rewrite(self, node: Task) -> Any:
         """Return a task as a program, or itself, as `translate` does it."""
@@ -169,13 +193,14 @@ class Templates:
             found = self._known[form]
         except KeyError:
             return self._first(node, form, inputs)
-        if found is None:
-            return node
-        program, places = found
-        args = [_argument(place, inputs) for place in places]
-        return Task(node.key, program, *args, _data_producer=node.data_producer)
+        return node if found is None else _filled(found, node, inputs)
 
     def _first(self, node: Task, form: Any, inputs: list[Any]) -> Any:
+        lasting = self._lasting(node)
+        found = None if lasting is None else lasting.template()
+        if found is not None:
+            self._known[form] = found
+            return _filled(found, node, inputs)
         task = self._translate(node)
         if task is node:
             self._known[form] = None
@@ -183,17 +208,26 @@ class Templates:
         places = _places(task.args, inputs)
         if places is not None:
             self._known[form] = task.func, places
+            if lasting is not None:
+                lasting.keep((task.func, places))
         return task
 
 
-def _argument(place: int | DataNode, inputs: list[Any]) -> Any:
+def _filled(template: Template, node: Task, inputs: list[Any]) -> Task:
+    """Return a task as the program of its form, with its own inputs."""
+    program, places = template
+    args = [_argument(place, inputs) for place in places]
+    return Task(node.key, program, *args, _data_producer=node.data_producer)
+
+
+def _argument(place: Place, inputs: list[Any]) -> Any:
     if type(place) is not int:
         return place
     value = inputs[place]
     return value if type(value) is TaskRef else DataNode(None, value)
 
 
-def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int | DataNode, ...] | None:
+def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[Place, ...] | None:
     """Return which of a task's inputs its program's are; None if that is not known.
 
     Literals are found by their identity: one that is given twice may be two in the next task.

@@ -1,0 +1,143 @@
+"""Templates that are kept between graphs: a graph that comes again has its tasks translated before.
+
+That holds for forms whose signature has all that their program depends on: functions that processes
+find by their names, partial applications of these, numbers and names, and slices, which are inputs
+of the program. With functions of the user's, which may read other values in the next graph, or with
+arrays, tasks are translated again by each graph.
+"""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gpusched.graph.functions.libraries import found_by_name
+from gpusched.graph.programs.program import Program, keep, lasts
+from gpusched.graph.programs.templates import (
+    Place,
+    Signatures,
+    Template,
+    frozen,
+    identity_of,
+    is_constant,
+)
+from gpusched.newest import Newest
+from gpusched.record.recorded import RecordedFunction, StandIn
+
+if TYPE_CHECKING:
+    from gpusched.graph.programs.functiontraits import Functions
+
+FORMS = 1024
+"""Forms of tasks whose templates are kept."""
+
+Guarded = tuple[int, ...]
+"""Which of a task's partial applications a guard of it watches."""
+
+_kept: Newest[Any, tuple[weakref.ref[Program], tuple[Place | Guarded, ...]]] = Newest(FORMS)
+"""By form, programs for as long as they are kept, and what they are given."""
+
+
+class Passing(Exception):
+    """A form that holds for its own graph only."""
+
+
+class LastingForm(Signatures):
+    """What a task is, in whichever graph.
+
+    Parameters
+    ----------
+    node
+        The task.
+    functions
+        What is known of functions while its graph is rewritten.
+
+    Raises
+    ------
+    Passing
+        If that is not known.
+    """
+
+    def __init__(self, node: Any, functions: Functions) -> None:
+        super().__init__()
+        self._functions = functions
+        self._partials: list[partial[Any]] = []
+        form, _ = self.of(node)
+        self._key = functions.key, form
+
+    def template(self) -> Template | None:
+        """Return the template that another graph has left, with guards of this task's functions."""
+        found = _kept.get(self._key)
+        program = None if found is None else found[0]()
+        if found is None or program is None:
+            return None
+        _kept[self._key] = found
+        keep(program)
+        return program, tuple([p if isinstance(p, int) else self._guard(p) for p in found[1]])
+
+    def keep(self, template: Template) -> None:
+        """Leave a template for other graphs, if its program is kept, too."""
+        program, places = template
+        numbers = {id(each): k for k, each in enumerate(self._partials)}
+        watched = [p if isinstance(p, int) else [id(f) for f in p.value.functions] for p in places]
+        if program.lasts and all(isinstance(w, int) or numbers.keys() >= {*w} for w in watched):
+            _kept[self._key] = (
+                weakref.ref(program),
+                tuple(
+                    [w if isinstance(w, int) else tuple([numbers[f] for f in w]) for w in watched]
+                ),
+            )
+
+    def _guard(self, numbers: Guarded) -> Any:
+        return self._functions.guard(tuple([self._partials[k] for k in numbers]))
+
+    # What tasks are made of ---------------------------------------------------------------
+
+    def function(self, function: Any) -> Any:
+        """Return what makes a function the same as that of a task of another graph."""
+        if type(function) is partial:
+            self._partials.append(function)
+            named = tuple([(k, self._constant(v)) for k, v in function.keywords.items()])
+            args = tuple(map(self._constant, function.args))
+            return partial, self.function(function.func), args, named
+        if isinstance(function, RecordedFunction | StandIn) and lasts(function):
+            return identity_of(function)
+        if not found_by_name(function):
+            raise Passing
+        return function
+
+    def inside(self, signature: Any) -> Any:
+        """Return the signature of the graph inside a fused task: numbers are of one graph."""
+        return signature
+
+    def held(self, value: Any, inputs: list[Any]) -> Any:
+        """Return what stands for a literal; slices are listed as inputs."""
+        if _is_index(value):
+            inputs.append(value)
+            return type(value)
+        return self._constant(value)
+
+    def _constant(self, value: Any) -> Any:
+        if not is_constant(value):
+            raise Passing
+        if type(value) is tuple:
+            return tuple, tuple(map(self._constant, value))
+        if callable(value) and not isinstance(value, type):
+            return self.function(value)
+        return frozen(value)
+
+
+def _is_index(value: Any) -> bool:
+    """Return whether a literal is a slice, or some, of whole numbers."""
+    if type(value) is tuple:
+        return bool(value) and all(map(_is_index, value))
+    parts = (value.start, value.stop, value.step) if type(value) is slice else (value,)
+    return type(value) is slice and all(part is None or type(part) is int for part in parts)
+
+
+def lasting_form(node: Any, functions: Functions) -> LastingForm | None:
+    """Return what a task is in whichever graph; None if it is that in its own graph only."""
+    try:
+        return LastingForm(node, functions)
+    except Passing:
+        return None
