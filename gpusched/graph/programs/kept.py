@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from gpusched.graph.functions.libraries import found_by_name
 from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.templates import (
-    Place,
     Signatures,
     Template,
     frozen,
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 FORMS = 1024
 """Forms of tasks whose templates are kept."""
 
-Guarded = tuple[int, ...]
-"""Which of a task's partial applications a guard of it watches."""
+Given = int | tuple[int, ...]
+"""Which of a task's inputs a program is given; or which of its partial applications a guard has."""
 
-_kept: Newest[Any, tuple[weakref.ref[Program], tuple[Place | Guarded, ...]]] = Newest(FORMS)
+_kept: Newest[Any, tuple[weakref.ref[Program], list[Given]]] = Newest(FORMS)
 """By form, programs for as long as they are kept, and what they are given."""
 
 
@@ -79,16 +78,17 @@ class LastingForm(Signatures):
         """Leave a template for other graphs, if its program is kept, too."""
         program, places = template
         numbers = {id(each): k for k, each in enumerate(self._partials)}
-        watched = [p if isinstance(p, int) else [id(f) for f in p.value.functions] for p in places]
-        if program.lasts and all(isinstance(w, int) or numbers.keys() >= {*w} for w in watched):
-            _kept[self._key] = (
-                weakref.ref(program),
-                tuple(
-                    [w if isinstance(w, int) else tuple([numbers[f] for f in w]) for w in watched]
-                ),
-            )
+        try:
+            given: list[Given] = [
+                p if isinstance(p, int) else tuple([numbers[id(f)] for f in p.value.functions])
+                for p in places
+            ]
+        except KeyError:  # A guard has functions that the form does not show.
+            return
+        if program.lasts:
+            _kept[self._key] = weakref.ref(program), given
 
-    def _guard(self, numbers: Guarded) -> Any:
+    def _guard(self, numbers: tuple[int, ...]) -> Any:
         return self._functions.guard(tuple([self._partials[k] for k in numbers]))
 
     # What tasks are made of ---------------------------------------------------------------
