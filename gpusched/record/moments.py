@@ -240,17 +240,24 @@ def joined(parts: Moments, counts: Any, axes: tuple[int, ...]) -> Moments:
         return parts
 
     def add(values: Any) -> Any:
-        return np.sum(values, axis=axes, keepdims=True)
+        return np.add.reduce(values, axis=axes, keepdims=True)
 
+    empty = counts == 0
+    where = np.where if empty.any() else _unchanged
     with np.errstate(all="ignore"):
         count = add(counts)
-        low = np.min(np.where(counts == 0, np.inf, parts.mean), axis=axes, keepdims=True)
-        high = np.max(np.where(counts == 0, -np.inf, parts.mean), axis=axes, keepdims=True)
-        about = add(np.where(counts == 0, 0.0, counts * parts.mean)) / count
+        low = np.minimum.reduce(where(empty, np.inf, parts.mean), axis=axes, keepdims=True)
+        high = np.maximum.reduce(where(empty, -np.inf, parts.mean), axis=axes, keepdims=True)
+        about = add(where(empty, 0.0, counts * parts.mean)) / count
         # Rounding may take the mean of equal numbers to their neighbour.
         centre = np.clip(about, low, high)
-        away = np.where(counts == 0, 0.0, (parts.mean - centre) + parts.rest)
-        change = np.where(count == 0, 0.0, add(counts * away) / count)
+        away = where(empty, 0.0, (parts.mean - centre) + parts.rest)
+        change = where(count == 0, 0.0, add(counts * away) / count)
         squares = add(parts.squares) + add(counts * np.square(away - change))
         mean = centre + change
         return Moments(mean, (centre - mean) + change, squares)
+
+
+def _unchanged(where: Any, instead: Any, values: Any) -> Any:
+    """Return values: of parts that are not empty, nothing is left out."""
+    return values

@@ -279,6 +279,8 @@ def _on_host(pairs: Any, flat: list[Any] | None, axes: Any) -> tuple[Any, Any, M
     def along(value_of: Any) -> Any:
         if only is not None:
             return value_of(only)
+        if len(axes) == 1 and len(pairs) == len(flat):  # dask's function goes by nested lists
+            return np.concatenate([value_of(pair) for pair in flat], axis=axes[0])
         return concatenate2(deepmap(value_of, pairs), axes=list(axes))
 
     ns, totals = along(lambda pair: pair["n"]), along(lambda pair: pair["total"])
