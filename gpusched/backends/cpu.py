@@ -237,6 +237,14 @@ def compile_here(kernel: Kernel, text: str, filename: str) -> Callable[..., int 
     return objectcode.specialise(function, signature(kernel))
 
 
+def allowed_in_loops(kernel: Kernel) -> Any:
+    """Return what LLVM may do with the arithmetic of loops, which join values in no order.
+
+    `point`, and what joins exactly, are functions of their own, whose arithmetic is NumPy's.
+    """
+    return {"reassoc", "contract"} if kernel.reduces else False
+
+
 def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
     """Return numba's function of a kernel; a plain one where NUMBA_DISABLE_JIT is set."""
     halves = generate.called_names(text).intersection(scalar_math.HALVES)
@@ -254,9 +262,7 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
             value.__qualname__ = f"{name}_{kernel.digest}"
             if name != "kernel":
                 found[name] = device(value, pipeline_class=_inlined(apart))
-    # Of the loops alone: `point`, and what joins exactly, are functions of their own.
-    fastmath: Any = {"reassoc", "contract"} if kernel.reduces else False
-    options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
+    options = {"error_model": "numpy", "nogil": True, "fastmath": allowed_in_loops(kernel)}
     silent = bool(kernel.flags & INVALID)
     chosen = pipeline(vector_bits(kernel), interleave(kernel), apart, silent)
     return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

@@ -48,10 +48,10 @@ def cpu_llvm(kernel: Kernel) -> str:
         own = isinstance(value, types.FunctionType) and value.__code__.co_filename == filename
         if own and name != "kernel":
             names[name] = device(value)
-    fastmath: Any = {"reassoc"} if kernel.reduces else False
     signature = cpu.signature(kernel)
     compiled = numba.njit(
-        signature, error_model="numpy", nogil=True, fastmath=fastmath, no_cfunc_wrapper=True,
+        signature, error_model="numpy", nogil=True, fastmath=cpu.allowed_in_loops(kernel),
+        no_cfunc_wrapper=True,
         pipeline_class=cpu.pipeline(choices.vector_bits(kernel), choices.interleave(kernel)),
     )(names["kernel"])  # fmt: skip
     return str(compiled.inspect_llvm(compiled.signatures[0]))

@@ -104,9 +104,13 @@ def polynomial(*coefficients: float) -> Any:
 
 
 def device(function: Callable[..., Any], **options: Any) -> Any:
-    """Return `function` compiled for calls from kernels only, and always made part of them."""
+    """Return `function` compiled for calls from kernels only, and always made part of them.
+
+    Its arithmetic is NumPy's. numba would have it take over what the loops that call it allow, such
+    as sums in another order.
+    """
     options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
-    return numba.njit(error_model="numpy", **options)(function)
+    return numba.njit(error_model="numpy", fastmath=False, **options)(function)
 
 
 @device

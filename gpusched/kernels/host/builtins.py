@@ -20,7 +20,7 @@ def device(function: Callable[..., Any]) -> Any:
     """Return a function compiled as a part of kernels, which allocate nothing."""
     # Without NRT no reference to an array is counted, for each thread and each array.
     options = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
-    return numba.njit(error_model="numpy", _nrt=False, **options)(function)
+    return numba.njit(error_model="numpy", fastmath=False, _nrt=False, **options)(function)
 
 
 def inside(index: Any, array: Any, axis: int, site: int, fault: Any) -> Any:
