@@ -257,6 +257,6 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
     # Of the loops alone: `point`, and what joins exactly, are functions of their own.
     fastmath: Any = {"reassoc", "contract"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
-    silent = bool(kernel.flags & INVALID)
+    silent = bool(kernel.flags & INVALID or (kernel.tables and silent_nans.KEEPS_ORDER))
     chosen = pipeline(vector_bits(kernel), interleave(kernel), apart, silent)
     return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

@@ -69,6 +69,13 @@ HAS_MASKS = bool(features().get("avx512vl"))
 then, and a choice by that takes half the time. Elsewhere the instruction for single numbers that
 raises none sets the processor's condition codes, which is as good as any for choices between
 integers; floats are chosen as vectors are (`scalar_choices`)."""
+KEEPS_ORDER = CONSTRAINED and not HAS_MASKS
+"""Whether searches take comparisons that raise nothing where no error is looked for, too.
+
+LLVM keeps those of single numbers in order, step by step of several searches, which a processor
+then makes at once. Others it moves to what needs them, one whole search behind the other: farther
+than a processor looks ahead, where tables are long.
+"""
 
 
 class _Text:
