@@ -21,6 +21,7 @@ from typing import Any
 import llvmlite.binding
 
 from gpusched.adapters.numba import after_optimising
+from gpusched.backends import scalar_choices
 from gpusched.emit.floatingpoint import IS_X86
 from gpusched.vectormath.variants import features
 
@@ -66,7 +67,15 @@ WIDE = ("<16 x float>", "<8 x double>") if features().get("avx512f") else ()
 HAS_MASKS = bool(features().get("avx512vl"))
 """Whether it has registers for results of comparisons: single numbers are compared as vectors are
 then, and a choice by that takes half the time. Elsewhere the instruction for single numbers that
-raises none sets the processor's condition codes, by which choices take longer than by others."""
+raises none sets the processor's condition codes, which is as good as any for choices between
+integers; floats are chosen as vectors are (`scalar_choices`)."""
+KEEPS_ORDER = CONSTRAINED and not HAS_MASKS
+"""Whether searches take comparisons that raise nothing where no error is looked for, too.
+
+LLVM keeps those of single numbers in order, step by step of several searches, which a processor
+then makes at once. Others it moves to what needs them, one whole search behind the other: farther
+than a processor looks ahead, where tables are long.
+"""
 
 
 class _Text:
@@ -81,6 +90,8 @@ class _Text:
 
     def replace(self, text: str) -> str:
         """Return the text of a module that raises nothing where NaN is compared."""
+        if CONSTRAINED and not HAS_MASKS:
+            text = scalar_choices.as_vectors(text)
         found = _INSTRUCTION.sub(self._silenced, self._with_extremes(text))
         missing = [line for name, line in self.declared.items() if f"{name}(" not in text]
         return "\n".join([found, *missing, ""])
@@ -151,12 +162,12 @@ class _Text:
 
     def _compare(self, name: str, kind: str, a: str, b: str) -> str:
         """Add the comparison of two numbers, or of two vectors of them."""
-        if not (HAS_MASKS if kind in _VECTORS else CONSTRAINED):
+        if not CONSTRAINED:
             numbers = self._add(f"fcmp ord {kind} {a}, {b}")
             instead = (_constant(kind, number) for number in _INSTEAD[name])
             a, b = (self._choose(kind, numbers, *x) for x in zip((a, b), instead, strict=True))
             return self._add(f"fcmp {name} {kind} {a}, {b}")
-        if kind in _VECTORS:
+        if kind in _VECTORS and HAS_MASKS:
             vector = _VECTORS[kind]
             found = self._compare(name, vector, self._widened(kind, a), self._widened(kind, b))
             return self._add(f"extractelement {_bits(vector)} {found}, i64 0")
