@@ -215,6 +215,8 @@ def operands(node: Any) -> list[Any]:
     >>> sorted(fused.dependencies), operands(fused)
     (['x', 'y'], ['y', 'x'])
     """
+    if len(node.dependencies) < 2:
+        return list(node.dependencies)
     if not isinstance(node, Task) or node.func is not execute_subgraph:
         return list(dict.fromkeys(references(node)))
     inner, last, names, *given = node.args

@@ -204,13 +204,13 @@ def step_of(task: Any) -> Step | None:
     return None if others else Step(function, axes, keepdims, keys)
 
 
-def spread(items: Any, instead: Mapping[Any, list[Any]]) -> Any:
-    """Return nested lists of results with several instead of some, all in a row."""
-    found = []
+def with_results(step: Task, instead: Mapping[Any, list[Any]]) -> Task:
+    """Return a step that joins several results instead of some, all in a row."""
+    items, found = step.args[0], list[Any]()
     for _, each in leaves(items):
         key = key_of_argument(each)
         found += [TaskRef(k) for k in instead[key]] if key in instead else [each]
     row = List(*found)
     while is_list(items.args[0]):
         row, items = List(row), items.args[0]
-    return row
+    return Task(step.key, step.func, row, **step.kwargs)

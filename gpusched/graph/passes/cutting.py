@@ -206,6 +206,19 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
     return ((task.func, index),) if plain and isinstance(source, TaskRef | Alias) else ()
 
 
+def piece_of(node: Any) -> tuple[slice, ...] | None:
+    """Return which slices of a chunk a task cuts off; None if it does something else."""
+    cuts = cuts_of(node) if type(node) is Task and len(node.dependencies) == 1 else ()
+    if len(cuts) != 1:
+        return None
+    index = cuts[0][1]
+    plain = all(
+        type(i) is slice and i.step is None and type(i.start) is int and type(i.stop) is int
+        and 0 <= i.start < i.stop for i in index
+    )  # fmt: skip
+    return index if plain else None
+
+
 def cut_off(task: Task, large: Any, itemsize: int, lengths: Lengths) -> int | None:
     """Return the most bytes that a task reads of a chunk; None if it may read more than pieces.
 

@@ -81,11 +81,12 @@ class _Group:
 
     __slots__ = ("block", "level", "members", "open")
 
-    def __init__(self, level: int, block: Any, key: Any, opened: bool) -> None:
+    def __init__(self, level: int, block: Any, key: Any, opened: bool | None) -> None:
         self.level = level
         self.block = block
         self.members = [key]
         self.open = opened
+        """Whether others may join it; None where nobody has asked yet."""
 
 
 class _Merging:
@@ -174,13 +175,16 @@ class _Merging:
         if type(self._tasks[key]) is DataNode:
             self._of[key] = _Group(-1, block, key, opened=False)
             return
+        if not operands:
+            self._of[key] = _Group(0, block, key, opened=None)
+            return
         before = [self._of[k] for k in operands if k in self._of]
         level = max([g.level for g in before], default=-1)
         top = list({id(g): g for g in before if g.level == level}.values())
         able = self._able(key, operands)
         group: _Group | None = None
         joins = able and top and not reduces(self._tasks[key])
-        if joins and all(g.open for g in top):
+        if joins and all(map(self._is_open, top)):
             alike = all(g.block == block for g in top)
             if len(top) == 1 or alike:
                 group = self._joined(top, key)
@@ -198,6 +202,13 @@ class _Merging:
             for other in operands:
                 if self._of.get(other) is not group:
                     self._readers[other, group.level, group.block] = key
+
+    def _is_open(self, group: _Group) -> bool:
+        """Return whether a task may join a group, which is looked at when the first one would."""
+        if group.open is None:
+            (key,) = group.members
+            group.open = self._able(key, []) and self._is_large(key, [])
+        return group.open
 
     def _joined(self, groups: list[_Group], key: Any) -> _Group:
         """Return one group of several of the same level, with the task in it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
@@ -26,13 +26,13 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.functions.partials import bare
-from gpusched.graph.functions.reductionsteps import spread, step_of, steps_after
+from gpusched.graph.functions.reductionsteps import step_of, steps_after, with_results
 from gpusched.graph.passes.chains import calls_join, has_join_inside
+from gpusched.graph.passes.parting import parted
 from gpusched.graph.passes.sizes import Sized
-from gpusched.graph.passes.table import Table, block_of, key_of
+from gpusched.graph.passes.table import Table, block_of, drop, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
 from gpusched.graph.subgraph import (
-    depth_first,
     key_of_argument,
     last_task,
     layer_of,
@@ -83,12 +83,8 @@ def reduced_first(table: Table, least: int) -> Table:
 class _Parts:
     """A reduction of what is joined, and what does the same with the parts."""
 
-    owner: Any
-    """Key of the task that joins and reduces."""
-    first: Any
-    """Key of the first step."""
-    gone: frozenset[Any]
-    """Keys of what is done without: the join, and all up to the first step."""
+    key: Any
+    """Of the first step, and of the task that ends with it."""
     steps: tuple[Any, ...]
     """Those that can take the results."""
     axes: tuple[int, ...]
@@ -106,30 +102,33 @@ class _ReducingFirst:
 
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
+        owners = set()
         for key, node in self._tasks.items():
             if has_join_inside(node) and any(map(steps_after, made_of(node))):
-                parts = self._parts(key, node)
+                parts = self._parts(node)
                 if parts is not None:
-                    found[parts.first] = parts
+                    found[parts.key] = parts
+                    owners.add(key)
         if not found:
             return self._table
+        near = {k for k, node in self._tasks.items() if not owners.isdisjoint(node.dependencies)}
+        self._tasks = parted(self._table, owners | near).tasks
         users: dict[Any, list[Any]] = {}
-        owners = {parts.owner for parts in found.values()}
         for key, node in self._tasks.items():
-            for other in owners & node.dependencies:
+            for other in found.keys() & node.dependencies:
                 users.setdefault(other, []).append(key)
-        fitting = [p for p in found.values() if self._is_joined(p, users.get(p.owner, []))]
+        fitting = [p for p in found.values() if self._is_joined(p, users.get(p.key, []))]
         if len(fitting) < len(found):
             self._table.note("reduce", OTHERS, len(found) - len(fitting))
         return self._rewritten(fitting, users) if fitting else self._table
 
     # What can be reduced first ------------------------------------------------------------------
 
-    def _parts(self, key: Any, node: Task) -> _Parts | None:
+    def _parts(self, node: Task) -> _Parts | None:
         """Return what a task does that joins chunks and reduces them; None if it does not."""
         if self._joins_needed(node):
             return None
-        flat = self._table.inside(self._tasks[key])
+        flat = self._table.inside(node)
         if flat is None:
             return None
         inner = flat[0]
@@ -139,7 +138,7 @@ class _ReducingFirst:
                 path = _path(each, inner, counts)
                 if path is not None:
                     reason = self._table.why_fixed(node)
-                    found = self._divided(key, path, inner) if reason is None else reason
+                    found = self._divided(path, inner) if reason is None else reason
                     if isinstance(found, _Parts):
                         return found
                     self._table.note("reduce", found)
@@ -166,7 +165,7 @@ class _ReducingFirst:
             self._table.note("reduce", NEEDED)
         return found
 
-    def _divided(self, owner: Any, path: list[Task], inner: Mapping[Any, Any]) -> Any:
+    def _divided(self, path: list[Task], inner: Mapping[Any, Any]) -> Any:
         """Return what is done with each part instead of a join, and of all up to a first step.
 
         Or the reason why that is not done.
@@ -210,8 +209,7 @@ class _ReducingFirst:
             made.append(Task.fuse(*steps) if len(steps) > 1 else steps[0])
         if left * LEFT > sum(sizes):
             return NO_GAIN
-        gone = frozenset(each.key for each in path)
-        return _Parts(owner, first.key, gone, steps_after(first), axes, tuple(made))
+        return _Parts(first.key, steps_after(first), axes, tuple(made))
 
     def _steps(self, path: list[Task], part: Any, number: int, itemsize: int,
                shape: Lengths) -> list[Task]:  # fmt: skip
@@ -254,46 +252,30 @@ class _ReducingFirst:
 
     # What takes the results ---------------------------------------------------------------------
 
-    def _is_joined(self, parts: _Parts, users: Iterable[Any]) -> bool:
+    def _is_joined(self, parts: _Parts, users: Collection[Any]) -> bool:
         """Return whether nothing but dask's own steps takes what a first step returns."""
-        flat = self._table.inside(self._tasks[parts.owner])
-        assert flat is not None
-        inner, last = flat
-        if last != parts.first:
-            return _takes_all(inner, parts.first, parts)
-        if parts.owner in self._wanted or not users:
-            return False
-        for user in users:
-            found = self._table.inside(self._tasks[user])
-            if found is None or not _takes_all(found[0], parts.owner, parts):
-                return False
-        return True
+        steps = [step_of(self._tasks[user]) for user in users]
+        return (
+            parts.key not in self._wanted
+            and len(steps) > 0
+            and all(
+                step is not None and step.takes(parts.key, parts.steps, parts.axes)
+                for step in steps
+            )
+        )
 
     def _rewritten(self, found: list[_Parts], users: Mapping[Any, list[Any]]) -> Table:
         tasks = dict(self._tasks)
-        changed: dict[Any, dict[Any, list[Any]]] = {}
-        gone: dict[Any, frozenset[Any]] = {}
+        instead: dict[Any, dict[Any, list[Any]]] = {}
         for parts in found:
-            flat = self._table.inside(self._tasks[parts.owner])
-            assert flat is not None
-            keys = [task.key for task in parts.made]
+            del tasks[parts.key]
             tasks.update((task.key, task) for task in parts.made)
-            if flat[1] != parts.first:
-                changed.setdefault(parts.owner, {})[parts.first] = keys
-                gone[parts.owner] = parts.gone
-                continue
-            del tasks[parts.owner]
-            for user in users[parts.owner]:
-                changed.setdefault(user, {})[parts.owner] = keys
-        for key, instead in changed.items():
-            if key in tasks:
-                flat = self._table.inside(self._tasks[key])
-                assert flat is not None
-                tasks[key] = _given(key, flat, instead, gone.get(key, frozenset()))
-        needed = set().union(*(node.dependencies for node in tasks.values()))
-        for parts in found:
-            for key in self._tasks[parts.owner].dependencies - needed:
-                tasks.pop(key, None)  # The order in which elements would have been joined.
+            for user in users[parts.key]:
+                instead.setdefault(user, {})[parts.key] = [task.key for task in parts.made]
+        for key, several in instead.items():
+            tasks[key] = with_results(tasks[key], several)
+        given = chain.from_iterable(self._tasks[parts.key].dependencies for parts in found)
+        drop(tasks, given, self._wanted)  # The order in which elements would have been joined.
         return replace(self._table, tasks=tasks)
 
 
@@ -343,29 +325,3 @@ def _path(join: Task, inner: Mapping[Any, Any], counts: Mapping[Any, int]) -> li
         if steps_after(user):
             return found
     return None
-
-
-def _takes_all(inner: Mapping[Any, Any], key: Any, parts: _Parts) -> bool:
-    """Return whether all that refers to a result are steps that can take several instead."""
-    users = [step_of(each) for each in inner.values() if key in each.dependencies]
-    return bool(users) and all(
-        step is not None and step.takes(key, parts.steps, parts.axes) for step in users
-    )
-
-
-def _given(key: Any, flat: tuple[dict[Any, Any], Any], instead: Mapping[Any, list[Any]],
-           gone: frozenset[Any]) -> Any:  # fmt: skip
-    """Return a task whose steps take several results instead of one each."""
-    inner, last = flat
-    found = []
-    for name, each in inner.items():
-        if name in gone:
-            continue
-        if type(each) is Task and not instead.keys().isdisjoint(each.dependencies):
-            each = Task(name, each.func, spread(each.args[0], instead), **each.kwargs)
-        found.append(each)
-    kept = {each.key: each for each in found}
-    order = depth_first([last], lambda k: [o for o in references(kept[k]) if o in kept])
-    if len(order) == 1:
-        return kept[last].substitute({}, key=key)
-    return Task.fuse(*(kept[k] for k in order), key=key)

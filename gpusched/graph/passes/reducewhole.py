@@ -10,26 +10,33 @@ their months was 440 tasks, and is 25.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dask.array.core import concatenate3
 
 from gpusched.adapters.arrays import take
-from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
+from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
-from gpusched.graph.functions.reductionsteps import Step, is_step, step_of, steps_after
+from gpusched.graph.functions.reductionsteps import (
+    Step,
+    is_step,
+    step_of,
+    steps_after,
+    with_results,
+)
+from gpusched.graph.passes.cutting import piece_of
+from gpusched.graph.passes.parting import computed_from, parted
 from gpusched.graph.passes.table import Table, block_of, key_of
-from gpusched.graph.passes.unsplitting import cut_chunks, piece_of, unsplit
+from gpusched.graph.passes.unsplitting import cut_chunks, unsplit
 from gpusched.graph.subgraph import (
     depth_first,
     fused_into,
     last_task,
     layer_of,
     made_of,
-    references,
 )
 
 Index = tuple[slice, ...]
@@ -52,7 +59,7 @@ def whole_chunks(table: Table) -> Table:
     A reduction has the same terms then, joined in another order, as where dask had not cut the
     chunks. Where a chunk cannot stay whole, nothing is done: no pieces are joined.
     """
-    found = {key: _piece(node) for key, node in table.tasks.items()}
+    found = {key: piece_of(node) for key, node in table.tasks.items()}
     pieces = {key: index for key, index in found.items() if index is not None}
     parted = _Joining(table).run() if _may_reduce_pieces(table, pieces) else None
     if parted is not None:
@@ -91,17 +98,12 @@ def _may_reduce_pieces(table: Table, pieces: Mapping[Any, Index]) -> bool:
         axes = _reduced_axes(node) if _reduces(node) else set[int]()
         if not axes:
             return False
-        if not axes.isdisjoint(_begun(filter(None, map(_piece, made_of(node))))):
+        if not axes.isdisjoint(_begun(filter(None, map(piece_of, made_of(node))))):
             return True
         given = not axes.isdisjoint(cut) and not pieces.keys().isdisjoint(node.dependencies)
         return given and all(map(is_of_pieces, node.dependencies))
 
     return any(map(reduces_pieces, tasks.values()))
-
-
-def _piece(node: Any) -> Index | None:
-    """Return which piece of a chunk a task cuts off; None if it does something else."""
-    return piece_of(node) if type(node) is Task and len(node.dependencies) == 1 else None
 
 
 def _begun(pieces: Iterable[Index]) -> set[int]:
@@ -168,7 +170,8 @@ class _Joining:
     """Joins pieces before they are reduced, which are parts of one tree of results each."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table = replace(table, tasks=_parted(table))
+        steps = {key for key, node in table.tasks.items() if _reduces(node)}
+        self._table = table = parted(table, steps, cuts=True)
         self._tasks = table.tasks
         self._wanted = {*table.wanted, *table.items}
         self._steps: dict[Any, Step] = {}
@@ -228,23 +231,23 @@ class _Joining:
 
     # Trees of results ---------------------------------------------------------------------------
 
-    def _roots(self, leaves: Mapping[Any, _Leaf]) -> list[tuple[Any, Any, list[Any], list[Any]]]:
-        """Return tasks that join all results of leaves: their keys, what in them does, the leaves.
+    def _roots(self, leaves: Mapping[Any, _Leaf]) -> list[tuple[Any, Step, list[Any], list[Any]]]:
+        """Return tasks that join all results of leaves: their keys, how they join, the leaves.
 
         With them come the keys of the tasks between.
         """
-        tops: dict[Any, tuple[Any, Step]] = {}
+        tops: dict[Any, Step] = {}
         below: set[Any] = set()
         for key, node in self._tasks.items():
-            found = self._step(node)
-            if found is not None:
-                tops[key] = found
-                if found[0] == key and self._may_go(key, node) and found[1].keepdims:
-                    self._steps[key] = found[1]
-        for _, step in tops.values():
+            step = self._step(node)
+            if step is not None:
+                tops[key] = step
+                if not fused_into(node) and self._may_go(key, node) and step.keepdims:
+                    self._steps[key] = step
+        for step in tops.values():
             below |= self._steps.keys() & set(step.items)
         roots = []
-        for key, (inside, step) in tops.items():
+        for key, step in tops.items():
             if key in below:
                 continue
             under, between, waiting = [], [], list(step.items)
@@ -260,29 +263,18 @@ class _Joining:
                 known = all(any(f is each for each in after) for f in functions)
                 same = {(leaves[k].first.kwargs["axis"], bare(leaves[k].first.func)) for k in under}
                 if known and same == {(step.axes, bare(leaves[under[0]].first.func))}:
-                    roots.append((key, inside, under, between))
+                    roots.append((key, step, under, between))
         return roots
 
-    def _step(self, node: Any) -> tuple[Any, Step] | None:
-        """Return the key of what in a task joins results, and how; None if nothing does."""
-        if type(node) is not Task:
-            return None
-        if node.func is not execute_subgraph:
-            step = step_of(node) if is_step(node) else None
-            return None if step is None else (node.key, step)
-        if not any(map(is_step, node.args[0].values())):
-            return None
-        flat = self._table.inside(node)
-        if flat is None:
-            return None
-        found = [(k, step_of(each)) for k, each in flat[0].items() if is_step(each)]
-        key, step = found[0] if len(found) == 1 else (None, None)
-        return None if step is None else (None if key == node.key else key, step)
+    def _step(self, node: Any) -> Step | None:
+        """Return how a task joins results in the end; None if it does not."""
+        flat = self._table.inside(node) if is_step(last_task(node)) else None
+        return None if flat is None else step_of(flat[0][flat[1]])
 
-    def _change(self, root: tuple[Any, Any, list[Any], list[Any]],
+    def _change(self, root: tuple[Any, Step, list[Any], list[Any]],
                 leaves: Mapping[Any, _Leaf]) -> None:  # fmt: skip
         """Join the pieces of each chunk before they are reduced, if there are several each."""
-        key, inside, under, between = root
+        key, joins, under, between = root
         groups: defaultdict[Any, dict[int, Any]] = defaultdict(dict)
         for name in under:
             piece = leaves[name].piece
@@ -307,11 +299,10 @@ class _Joining:
             self._joins.append(nodes[-2].key)
         flat = self._table.inside(self._tasks[key])
         assert flat is not None
-        inside = key if inside is None else inside
         inner = dict(flat[0])
-        keys = [nodes[-1].key for nodes in made]
-        depth = len(leaves[under[0]].first.kwargs["axis"])
-        inner[inside] = _joining(inside, inner[inside], keys, depth)
+        instead: dict[Any, list[Any]] = {item: [] for item in joins.items}
+        instead[joins.items[0]] = [nodes[-1].key for nodes in made]
+        inner[key] = with_results(inner[key], instead)
         self._result[key] = self._table.fused(list(inner.values()), key)
 
     def _joined(self, names: list[Any], leaves: Mapping[Any, _Leaf]) -> list[Any] | None:
@@ -327,7 +318,7 @@ class _Joining:
             if key in self._tasks or told is None or leaf.first.key != name:
                 return None
             # In the same order for all, whatever dask has fused: they are alike.
-            order = _computed_from(before, leaf.inner)
+            order = computed_from(before, leaf.inner)
             inner = [leaf.inner[k] for k in order]
             if len(inner) == 1:
                 nodes.append(inner[0].substitute({}, key=key))
@@ -354,51 +345,3 @@ class _Joining:
         sizes.add(join[0], told[0], shape)
         step = first.first.substitute({before: join}, key=whole)
         return [*nodes, Task(join, concatenate3, chunks), step]
-
-
-def _joining(key: Any, step: Task, keys: list[Any], depth: int) -> Task:
-    """Return a step of a reduction along so many axes, with other results to join."""
-    row: Any = List(*map(TaskRef, keys))
-    for _ in range(1, depth):
-        row = List(row)
-    return Task(key, step.func, row, **step.kwargs)
-
-
-def _parted(table: Table) -> dict[Any, Any]:
-    """Return a graph in which steps of reductions are not fused with those before, nor with cuts.
-
-    dask fuses the last steps where a number of chunks is left over, and all that is done with a
-    piece where nothing else is computed with.
-    """
-    found = {}
-    for key, node in table.tasks.items():
-        flat = table.inside(node) if _reduces(node) else None
-        if flat is None:
-            found[key] = node
-            continue
-        inner, last = flat
-        ends = [
-            k for k, each in inner.items() if k != last and (is_step(each) or steps_after(each))
-        ]
-        if ends or steps_after(inner[last]):
-            ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
-        for end in (*ends, last):
-            group = _computed_from(end, inner, set(ends) - {end})
-            found[end] = table.fused([inner[k] for k in group], end)
-    return found
-
-
-def _computed_from(key: Any, inner: Mapping[Any, Any], beyond: Collection[Any] = ()) -> list[Any]:
-    """Return the keys of a task and of those before it, operands first, but for some and theirs."""
-
-    def operands(name: Any) -> list[Any]:
-        return [k for k in references(inner[name]) if k in inner and k not in beyond]
-
-    return depth_first([key], operands)
-
-
-def _cuts(node: Any, inner: Mapping[Any, Any]) -> bool:
-    """Return whether a task cuts a piece off a chunk, rather than off what is computed beside."""
-    if type(node) is not Task or len(node.dependencies) != 1:
-        return False
-    return node.dependencies.isdisjoint(inner) and piece_of(node) is not None

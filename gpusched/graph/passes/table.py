@@ -153,6 +153,18 @@ def uses(tasks: Mapping[Any, Any]) -> Counter[Any]:
     return Counter(chain.from_iterable(node.dependencies for node in tasks.values()))
 
 
+def drop(tasks: dict[Any, Any], keys: Iterable[Any], wanted: Collection[Any]) -> None:
+    """Remove tasks that nothing needs any more, and what only they need."""
+    users = uses(tasks)
+    waiting = list(keys)
+    while waiting:
+        key = waiting.pop()
+        if key in tasks and not users[key] and key not in wanted:
+            needed = tasks.pop(key).dependencies
+            users.subtract(needed)
+            waiting += needed
+
+
 def _gathers(node: Any) -> bool:
     """Return whether a node takes all chunks of a result: to join them, or by another name."""
     return isinstance(node, Alias) or bool(joined(node))

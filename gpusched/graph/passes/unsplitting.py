@@ -12,10 +12,10 @@ such as the means of the days' months: days without them were 1,730 tasks, and a
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from operator import getitem
 from typing import Any
 
@@ -30,13 +30,13 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.independence import Divided, results
-from gpusched.graph.passes.cutting import cuts_of
+from gpusched.graph.passes.cutting import piece_of
 from gpusched.graph.passes.families import Family, Place, coarse, grid_of, nested
 from gpusched.graph.passes.grouping import tiny_bytes
 from gpusched.graph.passes.joins import joined, with_chunks
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sizes import Sized
-from gpusched.graph.passes.table import Table
+from gpusched.graph.passes.table import Table, drop
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
 from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, leaves
@@ -488,7 +488,7 @@ class _Unsplitting:
             for (old, grid), each, pieces in zip(arrays, new, grids[key], strict=True):
                 if grid is not None and each is not old and pieces is not None:
                     self._note_grid(pieces, grid, whole)
-        _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
+        drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)
 
     def _pieces(self, chunks: Any) -> tuple[int, Any] | None:
@@ -547,31 +547,6 @@ def _chunks_of(node: Any) -> Sequence[Any]:
     return joined(node)
 
 
-def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
-    """Remove tasks that nothing needs any more, and what only they need."""
-    users = Counter(chain.from_iterable(node.dependencies for node in tasks.values()))
-    waiting = list(keys)
-    while waiting:
-        key = waiting.pop()
-        if key in tasks and not users[key] and key not in wanted:
-            needed = tasks.pop(key).dependencies
-            users.subtract(needed)
-            waiting += needed
-
-
-def piece_of(node: Task) -> tuple[slice, ...] | None:
-    """Return which slices of a chunk a task cuts off, if it does no more."""
-    cuts = cuts_of(node)
-    if len(cuts) != 1:
-        return None
-    index = cuts[0][1]
-    plain = all(
-        type(i) is slice and i.step is None and type(i.start) is int and type(i.stop) is int
-        and 0 <= i.start < i.stop for i in index
-    )  # fmt: skip
-    return index if plain else None
-
-
 def cut_chunks(
     tasks: Mapping[Any, Any], counts: Callable[[Any, Task], bool]
 ) -> Iterator[tuple[Any, dict[Any, tuple[slice, ...]], Any]]:
@@ -586,11 +561,10 @@ def cut_chunks(
     """
     found: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
     for key, node in tasks.items():
-        if type(node) is Task and len(node.dependencies) == 1 and counts(key, node):
-            index = piece_of(node)
-            if index is not None:
-                (source,) = node.dependencies
-                found[source, layer_of(key), len(index)][key] = index
+        index = piece_of(node)
+        if index is not None and counts(key, node):
+            (source,) = node.dependencies
+            found[source, layer_of(key), len(index)][key] = index
     for (source, _, ndim), group in found.items():
         grid = grid_of(group, ndim)
         if grid is not None:
