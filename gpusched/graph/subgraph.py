@@ -263,8 +263,9 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
             if node is None or key in given:
                 known[key] = argument(given[key], outer)
             else:
-                # In the order of use: dask lists what comes from outside in the order of hashes.
-                for needed in references(node):
+                # In the order of use: dask lists what comes from outside in the order of hashes,
+                # of a fused task among these, too.
+                for needed in operands(node):
                     if needed in inner or needed in given:
                         value_of(needed)
                 known[key] = argument(node, known)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from dask._task_spec import List, Task, TaskRef
 
-from gpusched.graph.subgraph import evaluate
+from gpusched.adapters.tasks import execute_subgraph
+from gpusched.graph.subgraph import evaluate, walk
 
 
 class Future(TaskRef):
@@ -26,3 +27,21 @@ def test_a_future_among_the_arguments_of_a_task_inside(listed: bool) -> None:
     made: dict[Any, Any] = {}
     assert evaluate(fused, {"x": 1, "scattered": 5}, call, made=made) == 2
     assert made["b"] == (1, [5] if listed else 5)
+
+
+def test_what_a_fused_task_inside_of_another_is_given_comes_in_the_order_of_its_use() -> None:
+    """dask lists it by hashes, with which programs of tasks that do the same would differ."""
+    keys = [f"x{k}" for k in range(8)]
+    calls = Task("most", max, *map(TaskRef, keys)), Task("size", abs, TaskRef("most"))
+    fused = Task.fuse(Task.fuse(*calls), Task("less", int, TaskRef("size")))
+    order: dict[Any, None] = {}
+
+    def argument(value: Any, known: Any) -> Any:
+        if isinstance(value, TaskRef):
+            return known[value.key] if value.key in known else order.setdefault(value.key)
+        if value.func is execute_subgraph:
+            return walk(value, known, argument)
+        return [argument(each, known) for each in value.args]
+
+    walk(fused, {}, argument)
+    assert list(order) == keys

@@ -94,7 +94,8 @@ class Functions:
         key = id(function), kinds, names
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = _examined(function, kinds, dict(names))
+            verdict = examination.remembered(function, kinds, dict(names))
+            found = self._found[key] = _traits(function, verdict)
         return found
 
 
@@ -104,11 +105,11 @@ def _settled(function: Any) -> Traits | None:
         return Traits(True, True, identity_of(function))
     if "quick" in own_traits(bare(function)):
         return Traits(False, False, identity_of(function), quick=True)
-    return None
+    verdict = examination.of_any_call(function)
+    return None if verdict is None else _traits(function, verdict)
 
 
-def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> Traits:
-    verdict = examination.remembered(function, kinds, names)
+def _traits(function: Any, verdict: examination.Verdict) -> Traits:
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
     others = GraphBreak.LIBRARY, GraphBreak.NO_ARRAY

@@ -71,12 +71,11 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     args, names
         Kinds of its arguments, as `kind_of` returns them.
     """
+    settled = of_any_call(function)
+    if settled is not None:
+        return settled
     called = function
     function, args, names = _spread(called, args, names)
-    if not isinstance(function, types.FunctionType):
-        return Verdict(_said_of_object(function))
-    if package(function) in FUNCTIONS:
-        return Verdict(LIBRARY)
     if not any(map(_may_be_chunk, (*args, *names.values()))):
         return Verdict(GraphBreak.NO_ARRAY("is given no chunk"))
     # Programs that call no functions of the user's do without.
@@ -95,6 +94,14 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
         return Verdict(GraphBreak.RECORDING(told))
     little = called is function and outside.is_little and is_little(function)
     return Verdict(None, outside, little and all(map(_is_little, (*args, *names.values()))))
+
+
+def of_any_call(function: Any) -> Verdict | None:
+    """Return the verdict that a function has however it is called; None if that depends on it."""
+    function = applied(function, (), {})[0]
+    if not isinstance(function, types.FunctionType):
+        return Verdict(_said_of_object(function))
+    return Verdict(LIBRARY) if package(function) in FUNCTIONS else None
 
 
 def _spread(
