@@ -9,9 +9,10 @@ and `settled`):
 for `n` values in all, deviations of the new ones from `mean` that add up to `d`, and squares of
 these that add up to `s`. Nothing as large as the values is ever squared or added up, and where no
 more values are new than have gone before, no more than half of `s` is subtracted again, as
-``d**2 <= n / 2 * s``: a large mean costs no digits. Nor does rounding the mean, since what that
-loses is kept beside it. A constant deviates from itself by nothing, and has a variance of exactly
-0.
+``d**2 <= n / 2 * s``: a large mean costs no digits. The first few are taken off the first of them,
+the square of whose distance from their mean is at most `n` times their variance: of eight values
+that costs three bits. Nor does rounding the mean cost any, since what that loses is kept beside it.
+A constant deviates from itself by nothing, and has a variance of exactly 0.
 
 T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
 sample variances", STAN-CS-79-773 (1979).

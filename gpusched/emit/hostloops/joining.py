@@ -44,7 +44,7 @@ class Joining(Nest):
     def stretches(self, level: int) -> None:
         """Open a loop over stretches of rows, and give moments as sums of deviations in each.
 
-        A stretch has no more rows than there have been before, beginning with `JOINED_ROWS`.
+        The first has `JOINED_ROWS`, each later one as many as there have been before.
         """
         self.write("stop = 0")
         self.open(f"while stop < n{level}:")
