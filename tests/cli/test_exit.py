@@ -25,6 +25,10 @@ def task():
 dask.delayed(task)().compute()
 """
 
+BEFORE_IT_BEGAN = "free variable 'future'"
+"""What `distributed.utils.sync` logs if Ctrl-C comes before what it waits for has begun, within a
+fraction of a millisecond: its coroutine has not set the future yet that is to be cancelled."""
+
 
 @pytest.mark.parametrize(
     ("statement", "code", "err"),
@@ -172,7 +176,7 @@ def test_request_to_stop_ends_everything(
     (os.killpg if whole_group else os.kill)(process.pid, number)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
-    assert "Traceback" not in err
+    assert "Traceback" not in err or BEFORE_IT_BEGAN in err
     assert ("interrupted" in err) == (number == signal.SIGINT)
 
 
