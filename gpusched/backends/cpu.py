@@ -263,6 +263,7 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
             if name != "kernel":
                 found[name] = device(value, pipeline_class=_inlined(apart))
     options = {"error_model": "numpy", "nogil": True, "fastmath": allowed_in_loops(kernel)}
-    silent = bool(kernel.flags & INVALID or (kernel.tables and silent_nans.KEEPS_ORDER))
+    searches = kernel.tables and silent_nans.by_condition_codes()
+    silent = bool(kernel.flags & INVALID or searches)
     chosen = pipeline(vector_bits(kernel), interleave(kernel), apart, silent)
     return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

@@ -120,7 +120,7 @@ def element(typing_context: Any, array: Any, index: Any) -> Any:
 _READS_AHEAD = processors.reads_ahead()
 
 
-@numba.njit(fastmath=False, no_cfunc_wrapper=True)
+@numba.njit(no_cfunc_wrapper=True)
 def spread(number: int, count: int, places: int) -> int:
     """Return which of `count` blocks is taken next, if they come from some places in turn.
 
@@ -131,7 +131,7 @@ def spread(number: int, count: int, places: int) -> int:
     return number % places * share + number // places if number < share * places else number
 
 
-@numba.njit(fastmath=False, no_cfunc_wrapper=True)
+@numba.njit(no_cfunc_wrapper=True)
 def ahead(distance: int) -> int:
     """Return how far ahead to ask for what comes in sequence: 0 if the processor does so itself."""
     return 0 if _READS_AHEAD else distance

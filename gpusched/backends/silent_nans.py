@@ -69,13 +69,17 @@ HAS_MASKS = bool(features().get("avx512vl"))
 then, and a choice by that takes half the time. Elsewhere the instruction for single numbers that
 raises none sets the processor's condition codes, which is as good as any for choices between
 integers; floats are chosen as vectors are (`scalar_choices`)."""
-KEEPS_ORDER = CONSTRAINED and not HAS_MASKS
-"""Whether searches take comparisons that raise nothing where no error is looked for, too.
 
-LLVM keeps those of single numbers in order, step by step of several searches, which a processor
-then makes at once. Others it moves to what needs them, one whole search behind the other: farther
-than a processor looks ahead, where tables are long.
-"""
+
+def by_condition_codes() -> bool:
+    """Return whether single numbers are compared into the processor's condition codes.
+
+    Floats are chosen as vectors are then. And searches take comparisons that raise nothing where no
+    error is looked for, too: LLVM keeps those of single numbers in order, step by step of several
+    searches, which a processor then makes at once. Others it moves to what needs them, one whole
+    search behind the other: farther than a processor looks ahead, where tables are long.
+    """
+    return CONSTRAINED and not HAS_MASKS
 
 
 class _Text:
@@ -90,7 +94,7 @@ class _Text:
 
     def replace(self, text: str) -> str:
         """Return the text of a module that raises nothing where NaN is compared."""
-        if CONSTRAINED and not HAS_MASKS:
+        if by_condition_codes():
             text = scalar_choices.as_vectors(text)
         found = _INSTRUCTION.sub(self._silenced, self._with_extremes(text))
         missing = [line for name, line in self.declared.items() if f"{name}(" not in text]

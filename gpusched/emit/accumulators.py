@@ -64,11 +64,10 @@ def join_block(
         How many values there are, in source.
     """
     mean, rest, squares = so_far
-    sums = f"apart{k}", f"square{k}"
+    given = f"{mean}, opened{k} + apart{k}, known{k} + square{k}, {count} + {more}"
     return [
         f"opened{k}, known{k} = reopened({rest}, {squares}, {count})",
-        f"{', '.join(places)} = settled({mean}, opened{k} + {sums[0]}, known{k} + {sums[1]}, "
-        f"{count} + {more})",
+        f"{', '.join(places)} = settled({given})",
     ]
 
 

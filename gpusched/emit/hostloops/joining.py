@@ -29,17 +29,17 @@ class Joining(Nest):
         if level < self.innermost - 1 or not self.by_rows:
             super().loop(level)
             return
-        start, stop = "0", f"n{level}"
+        start, stop = "", f"n{level}"
         if self.kernel.moments:
             start, stop = "start", "stop"
             self.stretches(level)
         # Rows with labels are each read from elsewhere.
         count = 1 if self.kernel.label_loop == level else self.together
         if count > 1:
-            self.rows(level, start, stop, count)
-            rest = f"({stop} - {start})" if start != "0" else stop
-            start = f"{stop} - {rest} % {count}"
-        self.open(f"for i{level} in range({stop if start == '0' else f'{start}, {stop}'}):")
+            self.rows(level, start or "0", stop, count)
+            rows = f"({stop} - {start})" if start else stop
+            start = f"{stop} - {rows} % {count}"
+        self.open(f"for i{level} in range({f'{start}, {stop}' if start else stop}):")
 
     def stretches(self, level: int) -> None:
         """Open a loop over stretches of rows, and give moments as sums of deviations in each.
