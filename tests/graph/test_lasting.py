@@ -16,10 +16,12 @@ from scipy import special
 from toolz import compose
 
 from gpusched import disable, enable, kernel
+from gpusched.adapters.tasks import Task, TaskRef
 from gpusched.backends import cache
 from gpusched.graph import fusible
+from gpusched.graph.programs import kept, rewrite
 from gpusched.graph.programs import program as lasting
-from gpusched.graph.programs import rewrite
+from gpusched.graph.programs.functiontraits import Functions, is_taken
 from gpusched.graph.programs.program import lasts
 from gpusched.graph.programs.rewrite import translated
 from gpusched.graph.running.remembered import held
@@ -280,6 +282,37 @@ def test_tasks_of_libraries_are_translated_once(monkeypatch):
     assert translations(compute, monkeypatch) >= 4  # Without their programs, forms are nothing.
 
 
+def test_whether_tasks_are_left_alone_is_asked_once(monkeypatch):
+    x = da.from_array(np.random.default_rng(0).normal(size=(120, 120)), chunks=60)
+    asked = []
+
+    def noted(node, functions):
+        asked.append(node)
+        return is_taken(node, functions)
+
+    def compute():
+        asked.clear()
+        with enable():
+            return x.mean(axis=0).compute(scheduler="sync"), list(asked)
+
+    monkeypatch.setattr(rewrite, "is_taken", noted)
+    monkeypatch.setattr(kept, "_kept", Newest(kept.FORMS))
+    assert any(not is_taken(node, Functions()) for node in compute()[1])
+    found, again = compute()
+    assert not again
+    np.testing.assert_allclose(found, x.compute(scheduler="sync").mean(axis=0))
+
+
+def test_a_function_that_is_asked_for_later_is_another(monkeypatch):
+    def form():
+        return kept.lasting_form(Task("x", reductions.mean_agg, TaskRef("y")), Functions())._key
+
+    before = form()
+    assert form() == before
+    monkeypatch.setattr(reductions.mean_agg, FUSIBLE, True, raising=False)
+    assert form() != before
+
+
 OTHERS = {
     "a keyword": lambda x, k: da.sum(x, axis=k),
     "a number": lambda x, k: x * (2.0, 3.0)[k],
@@ -291,6 +324,12 @@ OTHERS = {
     "an input twice": lambda x, k: np.hypot(x + 1, (x + 1, x + 2)[k]),
     "a slice": lambda x, k: (x[:, 1:], x[:, ::-2])[k] + 1,
     "a dtype": lambda x, k: (x * 3).astype(("f4", "i8")[k]),
+    "an array": lambda x, k: x + np.arange(20, dtype=("f4", "c16")[k]),
+    "a scalar": lambda x, k: x * (np.float32(2), np.int8(3))[k],
+    "a composition": lambda x, k: x.map_blocks(compose(np.abs, (np.sin, np.cos)[k]), dtype=float),
+    "a list in it": lambda x, k: x.map_blocks(
+        compose(partial(np.moveaxis, source=[0], destination=[k]), np.sin), dtype=float
+    ),
 }
 
 

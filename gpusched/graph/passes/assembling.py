@@ -155,7 +155,10 @@ class Assembled:
         self._function = function
         self._assembly = assembly
         self._number = number
-        self.__name__ = getattr(function, "__name__", repr(function))
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self._function, "__name__", self._function))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the chunk."""

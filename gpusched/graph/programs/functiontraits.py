@@ -153,11 +153,13 @@ def passes_on(function: Any, args: tuple[Any, ...]) -> bool:
     return not isinstance(items, list | tuple) or len(items) < 2
 
 
-def is_counted(task: Task, functions: Functions) -> bool:
-    """Return whether a task calls a function that is a graph break, which whoever runs it counts.
+def is_taken(task: Task, functions: Functions) -> bool:
+    """Return whether a task is to be a program: if it is worth one, or to have it counted.
 
-    A program is what counts it, be there anything to fuse or not.
+    A program counts functions that are graph breaks, be there anything to fuse or not.
     """
+    if worthwhile(task, functions):
+        return True
     for node in made_of(task):
         if type(node) is Task:
             function, kwargs = called(node)

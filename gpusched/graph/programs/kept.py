@@ -1,9 +1,9 @@
 """Templates that are kept between graphs: a graph that comes again has its tasks translated before.
 
 That holds for forms whose signature has all that their program depends on: functions that processes
-find by their names, partial applications of these, numbers and names, and slices, which are inputs
-of the program. With functions of the user's, which may read other values in the next graph, or with
-arrays, tasks are translated again by each graph.
+find by their names, partial applications and compositions of these, numbers and names, and what is
+an input of the program whatever it is, such as arrays. With functions of the user's, which may read
+other values in the next graph, tasks are translated again by each graph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpusched.graph.functions.libraries import found_by_name
+from gpusched.graph.functions.partials import COMPOSED
 from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.templates import (
     Signatures,
@@ -21,7 +24,9 @@ from gpusched.graph.programs.templates import (
     identity_of,
     is_constant,
 )
+from gpusched.graph.safety.kinds import SCALARS
 from gpusched.newest import Newest
+from gpusched.record.catalogue import FUSIBLE
 from gpusched.record.recorded import RecordedFunction, StandIn
 
 if TYPE_CHECKING:
@@ -33,8 +38,9 @@ FORMS = 1024
 Given = int | tuple[int, ...]
 """Which of a task's inputs a program is given; or which of its partial applications a guard has."""
 
-_kept: Newest[Any, tuple[weakref.ref[Program], list[Given]]] = Newest(FORMS)
-"""By form, programs for as long as they are kept, and what they are given."""
+_kept: Newest[Any, tuple[weakref.ref[Program], list[Given]] | None] = Newest(FORMS)
+"""By form, programs for as long as they are kept, and what they are given; None for tasks that are
+left as they are."""
 
 
 class Passing(Exception):
@@ -65,17 +71,30 @@ class LastingForm(Signatures):
         self._key = functions.key, form
 
     def template(self) -> Template | None:
-        """Return the template that another graph has left, with guards of this task's functions."""
-        found = _kept.get(self._key)
+        """Return the template that another graph has left, with guards of this task's functions.
+
+        None if tasks of this form are left as they are.
+
+        Raises
+        ------
+        KeyError
+            If no graph has left any.
+        """
+        found = _kept[self._key]
         program = None if found is None else found[0]()
+        if found is not None and program is None:
+            raise KeyError(self._key)
+        _kept[self._key] = found
         if found is None or program is None:
             return None
-        _kept[self._key] = found
         keep(program)
         return program, tuple([p if isinstance(p, int) else self._guard(p) for p in found[1]])
 
-    def keep(self, template: Template) -> None:
+    def keep(self, template: Template | None) -> None:
         """Leave a template for other graphs, if its program is kept, too."""
+        if template is None:
+            _kept[self._key] = None
+            return
         program, places = template
         numbers = {id(each): k for k, each in enumerate(self._partials)}
         try:
@@ -100,28 +119,32 @@ class LastingForm(Signatures):
             named = tuple([(k, self._constant(v)) for k, v in function.keywords.items()])
             args = tuple(map(self._constant, function.args))
             return partial, self.function(function.func), args, named
+        if isinstance(function, COMPOSED):
+            return type(function), *map(self.function, (function.first, *function.funcs))
         if isinstance(function, RecordedFunction | StandIn) and lasts(function):
             return identity_of(function)
         if not found_by_name(function):
             raise Passing
-        return function
+        return (function, FUSIBLE) if hasattr(function, FUSIBLE) else function
 
     def inside(self, signature: Any) -> Any:
         """Return the signature of the graph inside a fused task: numbers are of one graph."""
         return signature
 
     def held(self, value: Any, inputs: list[Any]) -> Any:
-        """Return what stands for a literal; slices are listed as inputs."""
-        if _is_index(value):
+        """Return what stands for a literal; what is an input of any program is listed as one."""
+        if is_constant(value):
+            return self._constant(value)
+        if type(value) is np.ndarray or type(value) in SCALARS or _is_index(value):
             inputs.append(value)
             return type(value)
-        return self._constant(value)
+        raise Passing
 
     def _constant(self, value: Any) -> Any:
+        if type(value) in (tuple, list):
+            return type(value), tuple(map(self._constant, value))
         if not is_constant(value):
             raise Passing
-        if type(value) is tuple:
-            return tuple, tuple(map(self._constant, value))
         if callable(value) and not isinstance(value, type):
             return self.function(value)
         return frozen(value)

@@ -42,9 +42,8 @@ from gpusched.graph.programs.functiontraits import (
     Functions,
     called,
     enforces,
-    is_counted,
+    is_taken,
     passes_on,
-    worthwhile,
 )
 from gpusched.graph.programs.kept import lasting_form
 from gpusched.graph.programs.program import Program, keep, lasts
@@ -82,15 +81,19 @@ def rewrite(
         Keys of the results.
     """
 
-    def translate(node: Any) -> Any:
+    def labelled(node: Any) -> Any:
         task, keys = rewrite_labelled(node, functions)
-        if keys and events.active:
+        if keys:
             events.origin(task.key, task.func.inputs, tuple(keys))
         return task
 
+    templates = Templates(
+        lambda node: translated(node, functions)[0],
+        partial(is_taken, functions=functions),
+        partial(lasting_form, functions=functions),
+    )
     # What each call of a program was is noted of each task.
-    templates = Templates(translate, partial(lasting_form, functions=functions))
-    rewritten = translate if events.active else templates.rewrite
+    rewritten = labelled if events.active else templates.rewrite
     found = shown(
         {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()},
         wanted,
@@ -114,9 +117,7 @@ def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
 
     It is the task itself if nothing in it can be fused or is a graph break.
     """
-    if type(node) is not Task:
-        return node, []
-    if not worthwhile(node, functions) and not is_counted(node, functions):
+    if type(node) is not Task or not is_taken(node, functions):
         return node, []
     return translated(node, functions)
 

@@ -169,6 +169,8 @@ class Templates:
     ----------
     translate
         Returns a task as a program, or itself.
+    worth
+        Returns whether to translate a task at all; others are left as they are.
     lasting
         Returns what a task is in whichever graph, or None: who has seen that before knows how it
         is rewritten. By default each graph is for itself.
@@ -179,9 +181,13 @@ class Templates:
     """
 
     def __init__(
-        self, translate: Translate, lasting: Callable[[Any], Any] = lambda node: None
+        self,
+        translate: Translate,
+        worth: Callable[[Any], bool] = lambda node: True,
+        lasting: Callable[[Any], Any] = lambda node: None,
     ) -> None:
         self._translate = translate
+        self._worth = worth
         self._lasting = lasting
         self._signatures = Signatures()
         self._known: dict[Any, Template | None] = {}
@@ -197,10 +203,18 @@ class Templates:
 
     def _first(self, node: Task, form: Any, inputs: list[Any]) -> Any:
         lasting = self._lasting(node)
-        found = None if lasting is None else lasting.template()
-        if found is not None:
-            self._known[form] = found
-            return _filled(found, node, inputs)
+        if lasting is not None:
+            try:
+                found = self._known[form] = lasting.template()
+            except KeyError:
+                pass
+            else:
+                return node if found is None else _filled(found, node, inputs)
+        if not self._worth(node):
+            self._known[form] = None
+            if lasting is not None:
+                lasting.keep(None)
+            return node
         task = self._translate(node)
         if task is node:
             self._known[form] = None
