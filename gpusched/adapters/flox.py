@@ -41,7 +41,7 @@ def is_var_combine(function: Any) -> bool:
     return aggregations is not None and function is aggregations._var_combine
 
 
-def joins_variances(function: partial[Any]) -> bool:
+def joins_alike(function: partial[Any]) -> bool:
     """Return whether a partial application joins results of chunks that have the same groups."""
     flox_dask = sys.modules.get("flox.dask")
     if flox_dask is None or function.func not in (flox_dask._simple_combine, flox_dask._aggregate):
@@ -52,5 +52,4 @@ def joins_variances(function: partial[Any]) -> bool:
         getattr(inner, "func", None) is flox_dask._simple_combine
         and not function.args
         and options["reindex"].blockwise is True
-        and any(map(is_var_combine, options["agg"].simple_combine))
     )

@@ -364,22 +364,37 @@ def test_variances_of_what_is_not_finite_are_plain_dask_s(seed: int, flox: bool)
     assert reported == warned
 
 
+def joining(name: str, dtype: str, aggregate: bool, **options: Any) -> partial[Any]:
+    """Return flox's function that joins the results of chunks, with what it is given by flox."""
+    groups = field("f8").astype(dtype).chunk(time=40).groupby("time.month")
+    with xr.set_options(use_numbagg=False):
+        found = getattr(groups, name)(method="map-reduce", **options)
+    functions = {node[0] for node in dict(found.data.__dask_graph__()).values()
+                 if type(node) is tuple}  # fmt: skip
+    wanted = "_aggregate" if aggregate else "_simple_combine"
+    (given,) = (f for f in functions if isinstance(f, partial) and f.func.__name__ == wanted)
+    return given
+
+
+def check_joined(given: partial[Any], pairs: list[dict[str, Any]]) -> None:
+    joins = grouped_for(given)
+    assert joins.args == (given,)
+    warned, expected = outcome(lambda: given(copy.deepcopy(pairs)))
+    reported, found = outcome(lambda: joins(copy.deepcopy(pairs)))
+    assert reported == warned
+    for one, other in zip(arrays_of(found), arrays_of(expected), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("aggregate", [False, True])
 @pytest.mark.parametrize("seed", [0, 14, *exhaustive(*range(1, 14), *range(15, 60))])
 def test_variances_of_chunks_are_joined_to_flox_s_bits(seed: int, aggregate: bool) -> None:
     from flox.multiarray import MultiArray
 
     random = np.random.default_rng(seed)
-    name = str(random.choice(["std", "var"]))
     dtype = random.choice(["f4", "f8"])
-    groups = field(dtype).chunk(time=40).groupby("time.month")
-    with xr.set_options(use_numbagg=False):
-        graph = dict(getattr(groups, name)(method="map-reduce").data.__dask_graph__())
-    functions = {node[0] for node in graph.values() if type(node) is tuple}
-    wanted = "_aggregate" if aggregate else "_simple_combine"
-    (given,) = (f for f in functions if isinstance(f, partial) and f.func.__name__ == wanted)
-    joins = grouped_for(given)
-    assert joins.args == (given,)
+    given = joining(str(random.choice(["std", "var"])), dtype, aggregate)
     few = [*VALUES, 1e30] if random.random() < 0.3 else [1.0, np.inf][: random.integers(1, 3)]
     order = random.choice(["C", "F"])
     shape = tuple(random.integers(1, 5, 3).tolist())
@@ -398,12 +413,34 @@ def test_variances_of_chunks_are_joined_to_flox_s_bits(seed: int, aggregate: boo
 
     with np.errstate(all="ignore"):
         pairs = [chunk() for _ in range(random.integers(1, 17))]
-    warned, expected = outcome(lambda: given(copy.deepcopy(pairs)))
-    reported, found = outcome(lambda: joins(copy.deepcopy(pairs)))
-    assert reported == warned
-    for one, other in zip(arrays_of(found), arrays_of(expected), strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
+    check_joined(given, pairs)
+
+
+@pytest.mark.parametrize("aggregate", [False, True])
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "min", "any", "all", "count"])
+@pytest.mark.parametrize("seed", [0, 1, *exhaustive(*range(2, 30))])
+def test_results_of_chunks_are_joined_to_flox_s_bits(seed: int, name: str, aggregate: bool) -> None:
+    random = np.random.default_rng(seed)
+    options = {} if name in ("any", "all", "count") else {"skipna": bool(random.integers(2))}
+    dtype = "?" if name in ("any", "all") else str(random.choice(["f4", "f8", "i4", "i8", "u1"]))
+    given = joining(name, dtype, aggregate, **options)
+    few = [*VALUES, 1e300] if random.random() < 0.5 else [1.0, np.inf, 1e-200]
+    order = random.choice(["C", "F"])
+    shape = tuple(random.integers(1, 5, 3).tolist())
+    shape = (*shape[:-1], 1, shape[-1])
+    labels = np.broadcast_to(np.arange(shape[-1]), (1, shape[-1]))
+
+    def result(dtype: Any) -> np.ndarray:
+        values = random.normal(size=shape) * random.choice(few, shape)
+        if np.dtype(dtype).kind != "f":
+            values = random.integers(0, 100, shape)
+        return values.astype(dtype, order=order)
+
+    dtypes = given.keywords["agg"].dtype["intermediate"]
+    with np.errstate(all="ignore"):
+        pairs = [{"groups": labels, "intermediates": tuple(map(result, dtypes))}
+                 for _ in range(random.integers(1, 17))]  # fmt: skip
+    check_joined(given, pairs)
 
 
 def arrays_of(found: Any) -> list[Any]:
