@@ -54,6 +54,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "running_product": (lambda a: np.cumprod(a / 3, axis=1), [X.astype("f2")]),
     "filled": (lambda a: PUSH(np.where(a > 3, np.nan, a), 2, 0), [X]),
     "last_number": (lambda a: LAST(np.where(a > 3, np.nan, a), 1), [X]),
+    "labelled_rows": (lambda a: np.add.reduceat(np.sqrt(a), [0, 1, 6], axis=0), [X]),
     "window_maxima": (lambda a: sliding_window_view(a, 4, 0).max(axis=-1), [X]),
     "window_sums": (lambda a: sliding_window_view(a, 4, 1).sum(axis=-1), [X]),
     "black_scholes": (black_scholes, [X, Y, X]),

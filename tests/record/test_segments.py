@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from gpusched.backends.cache import reference
 from gpusched.backends.devices import HOST
 from gpusched.editing.samples import sample
+from gpusched.emit.policy import LABELLED_COLUMNS
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.segments import moments, placed, reduced
 from gpusched.tuning.cases import random_case
@@ -63,9 +64,31 @@ def test_integers_wrap_as_numpy_s_do(array: np.ndarray, data: st.DataObject) -> 
 
 
 def test_more_columns_than_a_tile_has() -> None:
-    array, labels = RANDOM.normal(size=(3, 11, 2500)), RANDOM.integers(0, 3, 11)
+    columns = 2 * LABELLED_COLUMNS + 77
+    array, labels = RANDOM.normal(size=(3, 11, columns)), RANDOM.integers(0, 3, 11)
     found = record(lambda a, b: reduced(a, b, 3, "add", 1), array, labels)
     np.testing.assert_allclose(found.result, by_label(array, labels, 3, "add", 1), atol=1e-14)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_of_a_label_that_follow_each_other_are_joined_in_their_order(
+    backend: str, order: Any
+) -> None:
+    def both(values: Any, labels: Any) -> Any:
+        return tuple(reduced(values * 3, labels, 4, name, 0) for name in ("add", "maximum"))
+
+    for _ in range(20):
+        labels = np.repeat(RANDOM.integers(-2, 4, 9), RANDOM.integers(1, 12, 9))
+        values = np.array(RANDOM.normal(size=(len(labels), 5)), order=order)
+        total, largest = np.zeros((4, 5)), np.full((4, 5), -np.inf)
+        for row, label in zip(values * 3, labels, strict=True):
+            if label >= 0:
+                total[label] += row
+                largest[label] = np.maximum(largest[label], row)
+        found = record(both, values, labels, backend=backend)
+        np.testing.assert_array_equal(found.result[0], total)
+        np.testing.assert_array_equal(found.result[1], largest)
 
 
 def test_labels_along_contiguous_elements_are_not_the_innermost_loop() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from gpusched.emit import editions
 from gpusched.emit.generate import header, helper_source, point_source
-from gpusched.emit.hostloops.joining import Joining
+from gpusched.emit.hostloops.joining import Joining, LabelledRows
 from gpusched.emit.hostloops.lanes import Scanned, Segmented
 from gpusched.emit.hostloops.nest import Elementwise, Nest, block, is_heavy
 from gpusched.emit.hostloops.reduction import Reduction
@@ -34,7 +34,8 @@ CALLED = BOUND | {"deviation", "reopened", "settled", "join_moments", "is_above"
 
 def _nest(kernel: Kernel) -> Nest:
     if kernel.segmented:
-        return Segmented(kernel)
+        by_rows = kernel.label_loop == len(kernel.loops) - 2
+        return LabelledRows(kernel) if by_rows else Segmented(kernel)
     if kernel.scanned:
         return Scanned(kernel)
     if kernel.windows is not None:

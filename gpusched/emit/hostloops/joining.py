@@ -8,7 +8,13 @@ from gpusched.emit import accumulators
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import BY_LINES, Access, Kernel
-from gpusched.emit.policy import JOINED_ROWS, ROW_STATEMENTS
+from gpusched.emit.policy import (
+    JOINED_ROWS,
+    LABELLED_COLUMNS,
+    LABELLED_LANES,
+    LABELLED_ROWS,
+    ROW_STATEMENTS,
+)
 
 
 class Joining(Nest):
@@ -16,36 +22,45 @@ class Joining(Nest):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        light = len(kernel.statements) <= ROW_STATEMENTS and not is_heavy(kernel)
-        self.together = JOINED_ROWS if light else 1
+        self.together = self.at_once()
         """Rows that are joined at once, where the loops allow it."""
         self.by_rows = kernel.loops[-2:] == ("reduce", "map")
         """Whether the loops join one row after the other to the same places."""
+        self.width = f"n{self.innermost}"
+        """How many elements of a row are joined before the next row, in source."""
         self.in_stretch = 0
         """How deep the loop over stretches of rows is, if there is one."""
+
+    def at_once(self) -> int:
+        """Return how many rows may be joined at once; with labels, each is read from elsewhere."""
+        apart = self.kernel.label_loop == self.innermost - 1
+        return JOINED_ROWS if self.is_light() and not apart else 1
+
+    def is_light(self) -> bool:
+        """Return whether `point` is so short that it is called for several rows at once."""
+        return len(self.kernel.statements) <= ROW_STATEMENTS and not is_heavy(self.kernel)
 
     def loop(self, level: int) -> None:
         """Write the loop of one level, and all within it."""
         if level < self.innermost - 1 or not self.by_rows:
             super().loop(level)
             return
-        start, stop = "", f"n{level}"
-        if self.kernel.moments:
-            start, stop = "start", "stop"
-            self.stretches(level)
-        # Rows with labels are each read from elsewhere.
-        count = 1 if self.kernel.label_loop == level else self.together
+        start, stop = self.stretches(level)
+        count = self.together
         if count > 1:
             self.rows(level, start or "0", stop, count)
             rows = f"({stop} - {start})" if start else stop
             start = f"{stop} - {rows} % {count}"
         self.open(f"for i{level} in range({f'{start}, {stop}' if start else stop}):")
 
-    def stretches(self, level: int) -> None:
-        """Open a loop over stretches of rows, and give moments as sums of deviations in each.
+    def stretches(self, level: int) -> tuple[str, str]:
+        """Return the first row of those to be joined, and the one behind, in source.
 
-        The first has `JOINED_ROWS`, each later one as many as there have been before.
+        Moments are given as sums of deviations in stretches of rows, in a loop over these: the
+        first has `JOINED_ROWS`, each later one as many as there have been before.
         """
+        if not self.kernel.moments:
+            return "", f"n{level}"
         self.write("stop = 0")
         self.open(f"while stop < n{level}:")
         self.in_stretch = self.depth
@@ -57,6 +72,7 @@ class Joining(Nest):
             for k in self.kernel.moments:
                 _, rest, squares = self.places("i")[k : k + 3]
                 self.write(f"{rest}, {squares} = reopened({rest}, {squares}, before)")
+        return "start", "stop"
 
     def begin_means(self, level: int) -> None:
         """Write the values of a stretch's first row where means are, which it is taken off then."""
@@ -80,7 +96,7 @@ class Joining(Nest):
         """Write the innermost loop, and what comes after the rows of a stretch."""
         self.hoist(self.still)
         self.count_before()
-        self.open(f"for i in range(n{self.innermost}):")
+        self.open(f"for i in range({self.width}):")
         self.join([self.current])
         if self.in_stretch:
             self.depth = self.in_stretch
@@ -100,7 +116,7 @@ class Joining(Nest):
         self.open(f"for i{level} in range({start}, {stop} - {count - 1}, {count}):")
         self.enter(level)
         row0 = dict(self.current)
-        moving = [x for x in self.inputs if self.operands[x].access[level] is Access.STRIDED]
+        moving = [x for x in self.taken if self.operands[x].access[level] is Access.STRIDED]
         for row in range(1, count):
             for name in moving:
                 self.write(f"{row0[name]}_row{row} = shift({row0[name]}, {row} * {name}_s{level})")
@@ -111,7 +127,7 @@ class Joining(Nest):
         for row, self.current in enumerate(each_row):
             self.hoist(self.still, str(row or ""))
         self.count_before()
-        self.open(f"for i in range(n{self.innermost}):")
+        self.open(f"for i in range({self.width}):")
         self.join(each_row)
         self.current, self.depth = before, depth
 
@@ -147,3 +163,64 @@ class Joining(Nest):
                 so_far = [f"mean{k}", rest, squares]
                 joined = [mean, rest, squares], so_far, "before", str(len(rows))
                 self.write(*accumulators.join_block(k, *joined))
+
+
+class LabelledRows(Joining):
+    """Joins rows to what is at their label's place; leaves out labels below 0.
+
+    Rows come in their order, some at once of those that follow each other with the same label. Some
+    columns are joined before the next ones.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.width = "count"
+
+    def at_once(self) -> int:
+        """Return how many rows of one label may be joined at once."""
+        return LABELLED_ROWS if self.is_light() and not self.is_strided() else 1
+
+    def is_strided(self) -> bool:
+        """Return whether elements of a row are not next to each other."""
+        return Access.STRIDED in map(self.access, self.taken)
+
+    def loop(self, level: int) -> None:
+        """Open the loop of one level; that along labels within one over columns."""
+        if level == self.kernel.label_loop:
+            self.parts(LABELLED_LANES if self.is_strided() else LABELLED_COLUMNS)
+        super().loop(level)
+
+    def stretches(self, level: int) -> tuple[str, str]:
+        """Open a loop over rows that have the same label, if some are joined at once."""
+        if self.together == 1:
+            return "", f"n{level}"
+        self.write("stop = 0")
+        self.open(f"while stop < n{level}:")
+        self.write("first, stop = stop, stop + 1")
+        same = f"{self.label_of('stop')} == {self.label_of('first')}"
+        with self.block(f"while stop < n{level} and {same}:"):
+            self.write("stop = stop + 1")
+        self.to_label("first")
+        return "first", "stop"
+
+    def enter(self, level: int) -> None:
+        """Move operands to where a loop is; results, and what labels say, only once for a label."""
+        if level != self.kernel.label_loop:
+            super().enter(level)
+            return
+        self.move([level], f"_{level}", self.taken)
+        if self.together == 1:
+            self.to_label(f"i{level}")
+
+    def label_of(self, row: str) -> str:
+        """Return in source the label of a row."""
+        assert self.kernel.labels is not None
+        return self.label(f"{row} * {self.inputs[self.kernel.labels]}_s{self.kernel.label_loop}")
+
+    def to_label(self, row: str) -> None:
+        """Move operands to the places of a row's label, if there are such."""
+        self.write(f"label = {self.label_of(row)}")
+        self.open("if label >= 0:")
+        self.move_gathered()
+        for name in self.outputs:
+            self.advance(name, f"label * {name}_s{self.kernel.label_loop}", "_label")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpusched.emit.generate import combine, first_total, joined_total, loaded, stored
 from gpusched.emit.hostloops.nest import Nest
-from gpusched.emit.kernel import Access, Kernel
-from gpusched.emit.policy import LABELLED_COLUMNS, LABELLED_LANES, PART
+from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART
 
 
 class Scanned(Nest):
@@ -69,27 +69,11 @@ class Scanned(Nest):
 
 
 class Segmented(Nest):
-    """Joins rows, or single elements, to what is at their label's place; leaves out labels below 0.
-
-    Each place is written by one element after the other, in their order.
-    """
+    """Joins elements, one by one, to what is at their label's place; leaves out labels below 0."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.level = kernel.loops.index("reduce")
-        self.tiled = self.level == self.innermost - 1
-        """Whether some columns are joined before the next ones."""
-
-    def loop(self, level: int) -> None:
-        """Open a loop around the innermost one; the one along elements within one over columns."""
-        if level == self.level and self.tiled:
-            self.parts(self.columns())
-        super().loop(level)
-
-    def columns(self) -> int:
-        """Return how many columns are joined before the next ones."""
-        accesses = map(self.access, self.taken)
-        return LABELLED_LANES if Access.STRIDED in accesses else LABELLED_COLUMNS
 
     def enter_label(self) -> None:
         """Move inputs and outputs to the label's places, where there are such."""
@@ -106,7 +90,7 @@ class Segmented(Nest):
     def body(self) -> None:
         """Write the innermost loop."""
         self.hoist(self.still)
-        self.open(f"for i in range({'count' if self.tiled else f'n{self.innermost}'}):")
+        self.open(f"for i in range(n{self.innermost}):")
         if self.level == self.innermost:
             self.write(f"label = {super().label('i')}")
             self.open("if label >= 0:")
