@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 import gpusched
 from gpusched.backends.cache import reference
 from gpusched.editing.samples import sample
+from gpusched.emit.policy import JOINED_ROWS
 from gpusched.record.gathers import CHOICES
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import BACKENDS, assert_same, check, record
@@ -234,14 +235,15 @@ def test_reductions_of_what_is_taken(along: int, axis: Any, backend: str) -> Non
 
 @pytest.mark.parametrize("backend", ["python", "cpu"])
 def test_each_reduction_reads_what_it_takes_where_it_is(backend: str) -> None:
-    values = RANDOM.normal(size=(12, 40))
+    values = RANDOM.normal(size=(30, 40))
     rows = [np.array(each) for each in ([0, 3, 4], [1, 2, 5], [6, 7, 8, 9])]
+    rows += [RANDOM.permutation(30)[: 2 * JOINED_ROWS + 5]]
 
     def sums(v: Any, *rows: Any) -> Any:
         return tuple([v[each].sum(axis=0) for each in rows])
 
     found = check(sums, values, *rows, backend=backend)
-    assert len(found.launches) == 3
+    assert len(found.launches) == 4
     for launch, each in zip(found.launches, rows, strict=True):
         assert launch.bytes_read == len(each) * 40 * 8 + each.nbytes
 

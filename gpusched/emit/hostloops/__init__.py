@@ -33,9 +33,10 @@ CALLED = BOUND | {"deviation", "reopened", "settled", "join_moments", "is_above"
 
 
 def _nest(kernel: Kernel) -> Nest:
+    if LabelledRows.takes(kernel):
+        return LabelledRows(kernel)
     if kernel.segmented:
-        by_rows = kernel.label_loop == len(kernel.loops) - 2
-        return LabelledRows(kernel) if by_rows else Segmented(kernel)
+        return Segmented(kernel)
     if kernel.scanned:
         return Scanned(kernel)
     if kernel.windows is not None:

@@ -32,9 +32,8 @@ class Joining(Nest):
         """How deep the loop over stretches of rows is, if there is one."""
 
     def at_once(self) -> int:
-        """Return how many rows may be joined at once; with labels, each is read from elsewhere."""
-        apart = self.kernel.label_loop == self.innermost - 1
-        return JOINED_ROWS if self.is_light() and not apart else 1
+        """Return how many rows may be joined at once."""
+        return JOINED_ROWS if self.is_light() else 1
 
     def is_light(self) -> bool:
         """Return whether `point` is so short that it is called for several rows at once."""
@@ -115,21 +114,33 @@ class Joining(Nest):
         before, depth = dict(self.current), self.depth
         self.open(f"for i{level} in range({start}, {stop} - {count - 1}, {count}):")
         self.enter(level)
-        row0 = dict(self.current)
+        each_row = [row0 := dict(self.current)]
         moving = [x for x in self.taken if self.operands[x].access[level] is Access.STRIDED]
+        taken = self.labelled_apart(level)
         for row in range(1, count):
+            each_row.append(row0 | {name: f"{row0[name]}_row{row}" for name in (*moving, *taken)})
             for name in moving:
                 self.write(f"{row0[name]}_row{row} = shift({row0[name]}, {row} * {name}_s{level})")
-        each_row = [
-            row0 | ({name: f"{row0[name]}_row{row}" for name in moving} if row else {})
-            for row in range(count)
-        ]
+            for name in taken:
+                distance = f"{self.label_of(str(row))} * {name}_s{level}"
+                self.write(f"{row0[name]}_row{row} = shift({before[name]}, {distance})")
         for row, self.current in enumerate(each_row):
             self.hoist(self.still, str(row or ""))
         self.count_before()
         self.open(f"for i in range({self.width}):")
         self.join(each_row)
         self.current, self.depth = before, depth
+
+    def labelled_apart(self, level: int) -> list[str]:
+        """Return the inputs that each of some rows reads where its own label says."""
+        labelled = self.kernel.gathered if level == self.kernel.label_loop else ()
+        return [self.inputs[number] for number in labelled]
+
+    def label_of(self, row: str) -> str:
+        """Return in source the label of a row, counted from where the labels are now."""
+        level, number = self.kernel.label_loop, self.kernel.labels
+        assert number is not None
+        return self.label(f"{row} * {self.inputs[number]}_s{level}")
 
     def join_first(self, k: int, value: str, places: Sequence[str], row: str) -> None:
         """Join a value of a row to the first one at its place: rows come in their order."""
@@ -166,29 +177,44 @@ class Joining(Nest):
 
 
 class LabelledRows(Joining):
-    """Joins rows to what is at their label's place; leaves out labels below 0.
+    """Joins rows that have labels: to what is at their label's place, or as what is there says.
 
     Rows come in their order, some at once of those that follow each other with the same label. Some
-    columns are joined before the next ones.
+    columns are joined before the next ones. Rows with labels below 0 have no place to be joined to.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.width = "count"
 
+    @staticmethod
+    def takes(kernel: Kernel) -> bool:
+        """Return whether rows have labels, and there is more to them than what is read there."""
+        level = len(kernel.loops) - 2
+        if kernel.loops[-2:] != ("reduce", "map") or kernel.label_loop != level or kernel.moments:
+            return False
+        moving = any(kernel.inputs[k].access[level] is Access.STRIDED for k in kernel.values)
+        return moving or kernel.segmented
+
     def at_once(self) -> int:
         """Return how many rows of one label may be joined at once."""
         return LABELLED_ROWS if self.is_light() and not self.is_strided() else 1
 
     def is_strided(self) -> bool:
-        """Return whether elements of a row are not next to each other."""
-        return Access.STRIDED in map(self.access, self.taken)
+        """Return whether elements of the rows are not next to each other."""
+        level = self.innermost - 1
+        rows = (x for x in self.taken if self.operands[x].access[level] is Access.STRIDED)
+        return Access.STRIDED in map(self.access, rows)
 
     def loop(self, level: int) -> None:
         """Open the loop of one level; that along labels within one over columns."""
         if level == self.kernel.label_loop:
             self.parts(LABELLED_LANES if self.is_strided() else LABELLED_COLUMNS)
         super().loop(level)
+
+    def labelled_apart(self, level: int) -> list[str]:
+        """Return the inputs that each of some rows reads for itself: these have the same label."""
+        return []
 
     def stretches(self, level: int) -> tuple[str, str]:
         """Open a loop over rows that have the same label, if some are joined at once."""
@@ -204,7 +230,7 @@ class LabelledRows(Joining):
         return "first", "stop"
 
     def enter(self, level: int) -> None:
-        """Move operands to where a loop is; results, and what labels say, only once for a label."""
+        """Move operands to where a loop is; those at the label's places only once for a label."""
         if level != self.kernel.label_loop:
             super().enter(level)
             return
@@ -212,15 +238,11 @@ class LabelledRows(Joining):
         if self.together == 1:
             self.to_label(f"i{level}")
 
-    def label_of(self, row: str) -> str:
-        """Return in source the label of a row."""
-        assert self.kernel.labels is not None
-        return self.label(f"{row} * {self.inputs[self.kernel.labels]}_s{self.kernel.label_loop}")
-
     def to_label(self, row: str) -> None:
         """Move operands to the places of a row's label, if there are such."""
         self.write(f"label = {self.label_of(row)}")
-        self.open("if label >= 0:")
+        if self.kernel.segmented:
+            self.open("if label >= 0:")
+            for name in self.outputs:
+                self.advance(name, f"label * {name}_s{self.kernel.label_loop}", "_label")
         self.move_gathered()
-        for name in self.outputs:
-            self.advance(name, f"label * {name}_s{self.kernel.label_loop}", "_label")
