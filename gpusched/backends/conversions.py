@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, register_model
 
 from gpusched.emit.floatingpoint import IS_ARM, IS_X86
+from gpusched.vectormath.variants import features
 
 _HALF, _SINGLE, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 _BITS16, _BITS64 = ir.IntType(16), ir.IntType(64)
@@ -139,7 +139,7 @@ def to_integer(compiler: tuple[Any, Any], name: str) -> Any:
     return function
 
 
-HAS_HALVES = IS_ARM or bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
+HAS_HALVES = IS_ARM or bool(features().get("f16c"))
 """Whether this processor converts float16; LLVM would call functions that kernels have not."""
 
 

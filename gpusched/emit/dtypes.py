@@ -1,11 +1,13 @@
 """The table of dtypes: which ones kernels read and write, and which numbers stand for each in them.
 
-Everything that asks whether kernels have a dtype asks here.
+Everything that asks whether kernels have a dtype asks here, or whether two numbers are the same.
 """
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -70,3 +72,25 @@ def computed_name(name: str) -> str:
     'float32'
     """
     return computed(np.dtype(name)).name
+
+
+def exact(number: float | complex) -> Any:
+    """Return what numbers have in common only if they have the same bits: zeros and NaN have signs.
+
+    Examples
+    --------
+    >>> from gpusched.emit.dtypes import exact
+    >>> exact(0.0) == exact(-0.0), exact(float("nan")) == exact(float("nan"))
+    (False, True)
+    """
+    if isinstance(number, complex):
+        return exact(number.real), exact(number.imag)
+    return number.hex() if number == number else struct.pack("d", number)
+
+
+def is_compared_whole(dtype: np.dtype) -> bool:
+    """Return whether a comparison with this dtype regards all that it has.
+
+    Metadata is left out, and so is that of fields.
+    """
+    return dtype.metadata is None and dtype.fields is None and dtype.subdtype is None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.devices import HOST, Device, device_of
+from gpusched.emit.dtypes import exact
 from gpusched.kernels.array_arguments import taken
 from gpusched.newest import Newest
 from gpusched.plan.overrides import active
@@ -63,7 +64,7 @@ def _kind(value: Any) -> Any:
     if isinstance(value, np.generic):
         return type(value), value.dtype, value.tobytes()
     if type(value) in PYTHON_SCALARS:
-        return type(value), value.hex() if type(value) is float else value
+        return type(value), exact(value) if type(value) is float else value
     return type(value), value.dtype, value.shape, value.strides
 
 

@@ -318,6 +318,11 @@ OTHERS = {
     "a number": lambda x, k: x * (2.0, 3.0)[k],
     "a type": lambda x, k: x * (1, 1.0)[k],
     "a sign": lambda x, k: np.copysign(x, (0.0, -0.0)[k]),
+    "the sign of NaN": lambda x, k: np.copysign(x, (np.nan, -np.nan)[k]),
+    "of one in a part": lambda x, k: np.copysign(
+        x, (x * complex(0, (np.nan, -np.nan)[k]) * 0 + complex(0, (np.nan, -np.nan)[k])).imag
+    ),
+    "metadata": lambda x, k: x.astype(np.dtype("f4", metadata={"unit": "mK"[1 - k :]})),
     "a function": lambda x, k: da.map_blocks((np.exp, np.sin)[k], x, dtype=x.dtype),
     "of a partial": lambda x, k: x.map_blocks(partial((np.add, np.subtract)[k], 3), dtype=x.dtype),
     "its argument": lambda x, k: x.map_blocks(partial(np.add, (3, 4)[k]), dtype=x.dtype),
@@ -342,7 +347,7 @@ def test_forms_that_differ_are_others(name):
             expected = OTHERS[name](x, k).compute(scheduler="sync")
         with enable():
             found = OTHERS[name](x, k).compute(scheduler="sync")
-        assert found.dtype == expected.dtype
+        assert (found.dtype, found.dtype.metadata) == (expected.dtype, expected.dtype.metadata)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 

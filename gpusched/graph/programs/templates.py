@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef, execute_subgraph
+from gpusched.emit.dtypes import exact, is_compared_whole
 from gpusched.graph.functions.partials import Guard, ufunc_of
 from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
@@ -117,7 +118,7 @@ class Signatures:
         if kind in _PLAIN or (kind is tuple and all([type(item) is int for item in value])):
             return kind, value
         if kind is float:
-            return kind, value.hex()
+            return kind, exact(value)
         if callable(value) and not isinstance(value, np.ndarray):
             return self.function(value)
         return self.held(value, inputs)
@@ -288,7 +289,9 @@ def _static(value: Any) -> bool:
     """Return whether a structure holds only numbers and names, and never changes."""
     if type(value) is tuple:
         return all(map(_static, value))
-    if type(value) in _STATIC or isinstance(value, np.dtype | type):
+    if isinstance(value, np.dtype):
+        return is_compared_whole(value)
+    if type(value) in _STATIC or isinstance(value, type):
         return True
     return callable(value) and _hashable(value)
 
@@ -310,7 +313,7 @@ def frozen(structure: Any) -> Any:
     if type(structure) is dict:
         return dict, tuple((frozen(k), frozen(v)) for k, v in structure.items())
     if isinstance(structure, float | complex):
-        return type(structure), repr(structure)  # 0.0 and -0.0 are equal
+        return type(structure), exact(structure)
     if callable(structure) and not isinstance(structure, type):
         return identity_of(structure)
     return type(structure), structure

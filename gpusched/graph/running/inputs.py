@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.dtypes import exact, is_compared_whole
 from gpusched.emit.operations import replaced
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.placed import Placed
@@ -46,9 +47,11 @@ def describe(value: Any) -> Any:
     if type(value) is np.ndarray:
         return value.dtype, value.shape, value.strides
     if type(value) is float:
-        return float, value.hex()
-    if type(value) in _PLAIN or isinstance(value, np.dtype):
+        return float, exact(value)
+    if type(value) in _PLAIN:
         return type(value), value
+    if isinstance(value, np.dtype) and is_compared_whole(value):
+        return np.dtype, value
     if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
         return type, value
     if type(value) in SCALARS:
