@@ -14,7 +14,7 @@ from dask.utils import key_split
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.independence import Divided
+from gpusched.graph.functions.independence import Divided, Reduced
 from gpusched.graph.passes.table import block_of
 from gpusched.graph.passes.taking import Taken, digest
 from gpusched.graph.subgraph import layer_of
@@ -30,7 +30,7 @@ class Family:
     members: dict[Place, Any]
     """Their keys, in the order of the grid."""
     divided: Divided
-    """What each returns."""
+    """What each returns, or reduces in the end."""
     lengths: tuple[tuple[int, ...], ...]
     """How long the pieces are, by divided axis."""
     level: int
@@ -44,13 +44,20 @@ class Family:
     operands: list[Family] = field(default_factory=list)
     """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
-    """What the tasks inside the first member return."""
+    """What the tasks inside the first member return, or reduce."""
+    reduced: bool = False
+    """Whether they end with a first step of a reduction, along all divided axes."""
     able: bool = True
     """Whether it may become whole."""
     linked: list[Family] = field(default_factory=list)
     """Those that stay in pieces if it does."""
     sources: frozenset[Any] = frozenset()
     """The chunks of which these are pieces, or are computed of pieces."""
+
+    @property
+    def value(self) -> Divided | Reduced:
+        """What each returns."""
+        return Reduced(self.divided) if self.reduced else self.divided
 
     @property
     def given(self) -> bool:

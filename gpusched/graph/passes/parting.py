@@ -7,14 +7,17 @@ put together again by `gpusched.graph.passes.chains.without_links`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpusched.adapters.arrays import take
 from gpusched.graph.functions.reductionsteps import is_step, steps_after
 from gpusched.graph.passes.cutting import piece_of
 from gpusched.graph.passes.table import Table
-from gpusched.graph.subgraph import depth_first, references
+from gpusched.graph.subgraph import depth_first, fused_into, last_task, made_of, references
+
+Index = tuple[slice, ...]
 
 
 def parted(table: Table, keys: Collection[Any], cuts: bool = False) -> Table:
@@ -42,7 +45,7 @@ def parted(table: Table, keys: Collection[Any], cuts: bool = False) -> Table:
         ]
         if cuts and (ends or steps_after(inner[last])):
             ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
-        if not ends and len(inner) > 1:
+        if not ends and len(inner) > 1 and not cuts:
             found[key] = node
             continue
         for end in (*ends, last):
@@ -63,3 +66,73 @@ def computed_from(key: Any, inner: Mapping[Any, Any], beyond: Collection[Any] = 
 def _cuts(node: Any, inner: Mapping[Any, Any]) -> bool:
     """Return whether a task cuts a piece off a chunk, rather than off what is computed beside."""
     return piece_of(node) is not None and node.dependencies.isdisjoint(inner)
+
+
+# Reductions of pieces -----------------------------------------------------------------------
+
+
+def parted_pieces(table: Table) -> Table | None:
+    """Return a graph in which pieces that are reduced are computed with apart from other steps.
+
+    None if a scan finds no task that reduces pieces along the axis along which they are cut.
+    """
+    found = {key: piece_of(node) for key, node in table.tasks.items()}
+    pieces = {key: index for key, index in found.items() if index is not None}
+    if not _may_reduce_pieces(table, pieces):
+        return None
+    return parted(table, {k for k, node in table.tasks.items() if _reduces(node)}, cuts=True)
+
+
+def _may_reduce_pieces(table: Table, pieces: Mapping[Any, Index]) -> bool:
+    """Return whether a task may reduce what is computed of the pieces of one place alone.
+
+    Nothing is taken apart where none does: most pieces are joined with those of other chunks, or
+    are reduced along other axes than those along which chunks are cut. Of a chunk that is cut along
+    an axis, some piece begins further on, and is reduced along that axis as all the others are.
+    """
+    tasks = table.tasks
+    known = dict.fromkeys(pieces, True)
+    cut = _begun(pieces.values())
+
+    def operands(key: Any) -> list[Any]:
+        return [k for k in tasks[key].dependencies if k in tasks and k not in known]
+
+    def is_of_pieces(key: Any) -> bool:
+        """Return whether a task is computed of nothing but pieces, and what is taken of chunks."""
+        for each in depth_first([key] if key in tasks and key not in known else [], operands):
+            needed = tasks[each].dependencies
+            alone = bool(needed) and all(known.get(k, False) for k in needed)
+            known[each] = alone or _calls_take(tasks[each])
+        return known.get(key, False)
+
+    def reduces_pieces(node: Any) -> bool:
+        axes = _reduced_axes(node) if _reduces(node) else set[int]()
+        if not axes:
+            return False
+        if not axes.isdisjoint(_begun(filter(None, map(piece_of, made_of(node))))):
+            return True
+        given = not axes.isdisjoint(cut) and not pieces.keys().isdisjoint(node.dependencies)
+        return given and all(map(is_of_pieces, node.dependencies))
+
+    return any(map(reduces_pieces, tasks.values()))
+
+
+def _begun(pieces: Iterable[Index]) -> set[int]:
+    """Return the axes along which some pieces do not begin where their chunks do."""
+    return {axis for index in pieces for axis, each in enumerate(index) if each.start}
+
+
+def _reduced_axes(node: Any) -> set[int]:
+    """Return the axes along which first steps of reductions reduce that are fused into a task."""
+    firsts = filter(steps_after, made_of(node))
+    return set[int]().union(*(each.kwargs["axis"] for each in firsts))
+
+
+def _calls_take(node: Any) -> bool:
+    return any(getattr(each, "func", None) is take for each in made_of(node))
+
+
+def _reduces(node: Any) -> bool:
+    """Return whether a task has a step of a reduction in it, after something else."""
+    inside = fused_into(node)
+    return bool(inside) and (bool(steps_after(last_task(node))) or any(map(is_step, inside)))

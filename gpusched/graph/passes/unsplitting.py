@@ -12,7 +12,7 @@ such as the means of the days' months: days without them were 1,730 tasks, and a
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -29,17 +29,19 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.breaks import GraphBreak
-from gpusched.graph.functions.independence import Divided, results
+from gpusched.graph.functions.independence import Divided, Reduced, results
 from gpusched.graph.passes.cutting import piece_of
 from gpusched.graph.passes.families import Family, Place, coarse, grid_of, nested
 from gpusched.graph.passes.grouping import tiny_bytes
 from gpusched.graph.passes.joins import joined, with_chunks
+from gpusched.graph.passes.parting import parted_pieces
+from gpusched.graph.passes.reductiontrees import Tree, trees_of
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sizes import Sized
 from gpusched.graph.passes.table import Table, drop
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.programs.templates import Signatures
-from gpusched.graph.subgraph import depth_first, key_of_argument, layer_of, leaves
+from gpusched.graph.subgraph import depth_first, key_of_argument, last_task, layer_of, leaves
 from gpusched.roles import threads
 
 Grid = Mapping[Place, Family]
@@ -58,6 +60,10 @@ LARGE = GraphBreak.LARGE("whole results more than a quarter larger than any chun
 
 OVERLAP = 1.25
 """Times the largest chunk that a whole may be: a chunk with a few rows of its neighbours."""
+
+MOST = 32
+"""Results of whole chunks that one task joins at most where dask joins results by a tree: of more
+chunks, pieces are reduced as they are. No program of the benchmarks has as many."""
 
 
 def unsplit(table: Table) -> Table:
@@ -84,6 +90,13 @@ def unsplit(table: Table) -> Table:
     Where members take of several chunks of one array, what is used of these is joined first: no
     more than what all of them take together, which is looked at as any whole.
     """
+    apart = parted_pieces(table)
+    if apart is not None:
+        attempt = _Unsplitting(replace(apart, apart=Counter()))
+        found = attempt.run()
+        if attempt.joins_wholes:
+            table.apart.update(found.apart)
+            return replace(found, apart=table.apart)
     return _Unsplitting(table).run()
 
 
@@ -108,6 +121,8 @@ class _Unsplitting:
         self._whole: dict[Any, Task] = {}
         """By the key of the first member: what families do with wholes, but for their names."""
         self._sized = Sized(self._tasks)
+        self._trees: dict[Any, Tree] = {}
+        """By their roots: trees that join what is left of all pieces of some chunks."""
 
     def run(self) -> Table:
         self._find_cuts()
@@ -116,6 +131,7 @@ class _Unsplitting:
         whole = [f for f in self._families if f.cut is None]
         if not whole:
             return self._table
+        self._find_trees()
         joins = self._judge()
         found = len(whole)
         whole = [family for family in whole if family.able]
@@ -129,6 +145,11 @@ class _Unsplitting:
             self._table.note("unsplit", FEW)
             return self._table
         return self._rewritten(given, whole, joins)
+
+    @property
+    def joins_wholes(self) -> bool:
+        """Whether a tree joins what is left of whole chunks."""
+        return any(self._places[tree.leaves[0]][0].able for tree in self._trees.values())
 
     def _are_few(self, families: Sequence[Family], sources: int) -> bool:
         """Return whether whole chunks leave more to idle threads than tasks of pieces cost.
@@ -322,21 +343,24 @@ class _Unsplitting:
         if (len(operands) > 1 or self._apart[first.key][1]) and not self._sized(sources):
             self._table.note("unsplit", UNKNOWN)
             return
-        values = {key: each.divided for key, each in given.items()}
+        values: dict[Any, Any] = {key: each.value for key, each in given.items()}
         values |= {key: self._tasks[key].value for key in common}
-        inside, divided = self._results(members, pieces, values)
-        if inside is None or divided is None:
+        inside = self._results(members, pieces, values)
+        if inside is None:
             self._table.note("unsplit", DEPENDENT)
             return
-        family = Family(members, divided, pieces.lengths, level,
-                         operands=operands, inside=inside, sources=sources)  # fmt: skip
+        made = inside[first.key]
+        reduced = {key: each.piece for key, each in inside.items() if type(each) is Reduced}
+        inside |= reduced
+        family = Family(members, inside[first.key], pieces.lengths, level, operands=operands,
+                        inside=inside, reduced=type(made) is Reduced, sources=sources)  # fmt: skip
         if self._largest(family, windows=False) <= OVERLAP * self._table.sizes.largest:
             self._add(family)
         else:
             self._table.note("unsplit", LARGE)
 
-    def _results(self, members: Mapping[Place, Any], pieces: Family, values: Mapping[Any, Any]
-                 ) -> tuple[dict[Any, Any] | None, Divided | None]:  # fmt: skip
+    def _results(self, members: Mapping[Place, Any], pieces: Family,
+                 values: Mapping[Any, Any]) -> dict[Any, Any] | None:  # fmt: skip
         """Return what the first of some tasks returns, by what it is given, and those inside."""
         task, shapes = self._apart[next(iter(members.values()))]
         ways: Iterable[Mapping[Any, Any]] = [{}]
@@ -346,8 +370,9 @@ class _Unsplitting:
                 [tuple(map(getitem, pieces.lengths, place)) for place in members],
             )
         for way in ways:
-            inside = results(task, {**values, **way})
-            divided = None if inside is None else inside.get(task.key)
+            inside = results(task, {**values, **way}, reduces=True)
+            value = None if inside is None else inside.get(task.key)
+            divided = value.piece if type(value) is Reduced else value
             if type(divided) is Divided and len(divided.axes) == len(pieces.divided.axes):
                 whole: dict[Any, Any] = {
                     k: DataNode(k, pieces.whole(each, shapes[k]) if type(each) is Divided else each)
@@ -355,8 +380,8 @@ class _Unsplitting:
                 }
                 made: Task = task.substitute(whole)
                 self._whole[task.key] = made
-                return inside, divided
-        return None, None
+                return inside
+        return None
 
     def _taken_by(self, keys: tuple[Any, ...], pieces: Family) -> Family:
         """Return the family of tasks that take what is computed with pieces, in their order."""
@@ -404,13 +429,28 @@ class _Unsplitting:
 
     # What becomes whole ---------------------------------------------------------------------
 
+    def _find_trees(self) -> None:
+        """Note trees of results that are of all pieces of some chunks each."""
+        firsts = {key: last_task(self._tasks[key])
+                  for f in self._families if f.reduced for key in f.members.values()}  # fmt: skip
+        for tree in trees_of(self._table, firsts) if firsts else ():
+            families = list(dict.fromkeys(self._places[key][0] for key in tree.leaves))
+            complete = sum(len(each.members) for each in families) == len(tree.leaves)
+            if complete and not (tree.between and len(families) > MOST):
+                self._trees[tree.root] = tree
+                for family in families:
+                    family.link(families[0])
+
     def _judge(self) -> Joins:
         """Note what cannot be whole; return what joins the results, of whole chunks."""
+        between = {key for tree in self._trees.values() for key in tree.between}
         joins: dict[Any, list[tuple[Any, Grid | None]]] = {}
         for family in self._families:
             for other in family.operands:
                 family.link(other)
         for key, node in self._tasks.items():
+            if key in between:
+                continue
             if key in self._places:
                 own = self._places[key][0]
                 if own.cut is None:
@@ -436,10 +476,12 @@ class _Unsplitting:
     def _needed(self, node: Any, arrays: Sequence[Any]) -> list[tuple[list[Family], Grid | None]]:
         """Return the families that a task needs, and the grid of their wholes if it joins that.
 
-        Each array that is joined stands for itself.
+        Each array that is joined stands for itself. Trees need their leaves whole or in pieces.
         """
         if not arrays:
-            return [(self._families_of(node.dependencies), None)]
+            tree = self._trees.get(node.key)
+            leaves_of = () if tree is None else tree.leaves
+            return [(self._families_of(node.dependencies.difference(leaves_of)), None)]
         keys = [
             {index: key_of_argument(each) for index, each in leaves(chunks)} for chunks in arrays
         ]
@@ -454,7 +496,7 @@ class _Unsplitting:
         places = {}
         for index, key in keys.items():
             found = self._places.get(key)
-            if found is None or found[0].given:
+            if found is None or found[0].given or found[0].reduced:
                 return None
             places[index] = found
         return coarse(places) if places else None
@@ -488,6 +530,12 @@ class _Unsplitting:
             for (old, grid), each, pieces in zip(arrays, new, grids[key], strict=True):
                 if grid is not None and each is not old and pieces is not None:
                     self._note_grid(pieces, grid, whole)
+        for key, tree in self._trees.items():
+            if tree.leaves[0] in whole:
+                for between in tree.between:
+                    del tasks[between]
+                names = dict.fromkeys(whole[leaf] for leaf in tree.leaves)
+                tasks[key] = tree.joining(self._table, [*names])
         drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)
 
