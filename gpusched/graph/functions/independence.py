@@ -23,7 +23,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied, is_shown
 from gpusched.graph.functions.reductionsteps import are_dask_s, is_of_reductions, steps_after
-from gpusched.graph.subgraph import evaluate, last_task
+from gpusched.graph.subgraph import evaluate, key_of_argument, last_task
 from gpusched.record.catalogue import has
 from gpusched.record.handlers import signature_of
 
@@ -55,17 +55,17 @@ class Reduced:
     Steps after it join that with what is left of other pieces, or take what is left of the whole.
     """
 
+    key: Any
+    """Of what is reduced."""
     piece: Divided
-    """What is reduced."""
+    """What that is."""
 
 
 class DependentError(Exception):
     """A call that does not compute each position alone, or is not known to."""
 
 
-def results(
-    task: Task, given: Mapping[Any, Any], reduces: bool = False
-) -> dict[Any, Any] | None:
+def results(task: Task, given: Mapping[Any, Any], reduces: bool = False) -> dict[Any, Any] | None:
     """Return what a task returns, and each of those fused to it, if positions are independent.
 
     Parameters
@@ -96,7 +96,7 @@ def results(
     >>> results(totals, {"x": Divided(2, (1,))}) is None
     True
     >>> results(totals, {"x": Divided(2, (1,))}, reduces=True)
-    {'y': Reduced(piece=Divided(ndim=2, axes=(1,)))}
+    {'y': Reduced(key='x', piece=Divided(ndim=2, axes=(1,)))}
     """
     found: dict[Any, Any] = {}
     last = last_task(task) if reduces else None
@@ -105,7 +105,7 @@ def results(
         if called is last and steps_after(called) and type(args[0]) is Divided:
             (piece,) = args
             if set(piece.axes) <= set(kwargs["axis"]):
-                return Reduced(piece)
+                return Reduced(key_of_argument(called.args[0]), piece)
         return result(called.func, args, kwargs)
 
     if not task.dependencies <= given.keys():

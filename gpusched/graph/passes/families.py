@@ -29,8 +29,8 @@ class Family:
 
     members: dict[Place, Any]
     """Their keys, in the order of the grid."""
-    divided: Divided
-    """What each returns, or reduces in the end."""
+    value: Divided | Reduced
+    """What each returns."""
     lengths: tuple[tuple[int, ...], ...]
     """How long the pieces are, by divided axis."""
     level: int
@@ -44,9 +44,7 @@ class Family:
     operands: list[Family] = field(default_factory=list)
     """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
-    """What the tasks inside the first member return, or reduce."""
-    reduced: bool = False
-    """Whether they end with a first step of a reduction, along all divided axes."""
+    """What the first member returns, and the tasks inside."""
     able: bool = True
     """Whether it may become whole."""
     linked: list[Family] = field(default_factory=list)
@@ -55,9 +53,9 @@ class Family:
     """The chunks of which these are pieces, or are computed of pieces."""
 
     @property
-    def value(self) -> Divided | Reduced:
-        """What each returns."""
-        return Reduced(self.divided) if self.reduced else self.divided
+    def divided(self) -> Divided:
+        """What each returns, or reduces in the end."""
+        return self.value.piece if isinstance(self.value, Reduced) else self.value
 
     @property
     def given(self) -> bool:

@@ -7,7 +7,7 @@ put together again by `gpusched.graph.passes.chains.without_links`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from gpusched.graph.subgraph import depth_first, fused_into, last_task, made_of,
 Index = tuple[slice, ...]
 
 
-def parted(table: Table, keys: Collection[Any], cuts: bool = False) -> Table:
+def parted(table: Table, keys: Container[Any], cuts: bool = False) -> Table:
     """Return a graph in which each step of a reduction is the last of its task.
 
     Parameters
@@ -45,9 +45,6 @@ def parted(table: Table, keys: Collection[Any], cuts: bool = False) -> Table:
         ]
         if cuts and (ends or steps_after(inner[last])):
             ends += [k for k, each in inner.items() if k != last and _cuts(each, inner)]
-        if not ends and len(inner) > 1 and not cuts:
-            found[key] = node
-            continue
         for end in (*ends, last):
             group = computed_from(end, inner, set(ends) - {end})
             found[end] = table.fused([inner[k] for k in group], end)
@@ -72,53 +69,29 @@ def _cuts(node: Any, inner: Mapping[Any, Any]) -> bool:
 
 
 def parted_pieces(table: Table) -> Table | None:
-    """Return a graph in which pieces that are reduced are computed with apart from other steps.
+    """Return a graph in which pieces that are reduced, and what joins them, are no part of others.
 
-    None if a scan finds no task that reduces pieces along the axis along which they are cut.
-    """
-    found = {key: piece_of(node) for key, node in table.tasks.items()}
-    pieces = {key: index for key, index in found.items() if index is not None}
-    if not _may_reduce_pieces(table, pieces):
-        return None
-    return parted(table, {k for k, node in table.tasks.items() if _reduces(node)}, cuts=True)
-
-
-def _may_reduce_pieces(table: Table, pieces: Mapping[Any, Index]) -> bool:
-    """Return whether a task may reduce what is computed of the pieces of one place alone.
-
-    Nothing is taken apart where none does: most pieces are joined with those of other chunks, or
-    are reduced along other axes than those along which chunks are cut. Of a chunk that is cut along
-    an axis, some piece begins further on, and is reduced along that axis as all the others are.
+    None if there are no such pieces. Most pieces are joined with those of other chunks, or reduced
+    along other axes than those along which chunks are cut: nothing is taken apart for these.
     """
     tasks = table.tasks
-    known = dict.fromkeys(pieces, True)
+    found = {key: piece_of(node) for key, node in tasks.items()}
+    pieces = {key: index for key, index in found.items() if index is not None}
     cut = _begun(pieces.values())
 
-    def operands(key: Any) -> list[Any]:
-        return [k for k in tasks[key].dependencies if k in tasks and k not in known]
-
-    def is_of_pieces(key: Any) -> bool:
-        """Return whether a task is computed of nothing but pieces, and what is taken of chunks."""
-        for each in depth_first([key] if key in tasks and key not in known else [], operands):
-            needed = tasks[each].dependencies
-            alone = bool(needed) and all(known.get(k, False) for k in needed)
-            known[each] = alone or _calls_take(tasks[each])
-        return known.get(key, False)
-
     def reduces_pieces(node: Any) -> bool:
-        axes = _reduced_axes(node) if _reduces(node) else set[int]()
-        if not axes:
-            return False
+        axes = _reduced_axes(node)
         if not axes.isdisjoint(_begun(filter(None, map(piece_of, made_of(node))))):
             return True
         given = not axes.isdisjoint(cut) and not pieces.keys().isdisjoint(node.dependencies)
-        return given and all(map(is_of_pieces, node.dependencies))
+        return given and all(k in pieces or _calls_take(tasks.get(k)) for k in node.dependencies)
 
-    return any(map(reduces_pieces, tasks.values()))
+    reducing = {key: node for key, node in tasks.items() if _reduces(node)}
+    return parted(table, reducing, True) if any(map(reduces_pieces, reducing.values())) else None
 
 
 def _begun(pieces: Iterable[Index]) -> set[int]:
-    """Return the axes along which some pieces do not begin where their chunks do."""
+    """Return the axes along which chunks are cut: along which a piece begins further on."""
     return {axis for index in pieces for axis, each in enumerate(index) if each.start}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.functions.reductionsteps import (
@@ -19,7 +20,6 @@ from gpusched.graph.functions.reductionsteps import (
     with_results,
 )
 from gpusched.graph.passes.table import Table
-from gpusched.graph.subgraph import fused_into, last_task
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,17 @@ class Tree:
     root: Any
     """Its key."""
     step: Step
-    """How it ends."""
+    """What it does."""
     between: list[Any]
     """Keys of the other tasks."""
     leaves: list[Any]
     """Keys of the first steps' results."""
 
-    def joining(self, table: Table, results: Sequence[Any]) -> Any:
+    def joining(self, table: Table, results: Sequence[Any]) -> Task:
         """Return the task that joins other results itself, by their keys."""
-        flat = table.inside(table.tasks[self.root])
-        assert flat is not None
-        inner = dict(flat[0])
-        instead: dict[Any, list[Any]] = {item: [] for item in self.step.items}
-        instead[self.step.items[0]] = [*results]
-        inner[self.root] = with_results(inner[self.root], instead)
-        return table.fused(list(inner.values()), self.root)
+        first, *others = self.step.items
+        instead = {first: [*results], **{item: [] for item in others}}
+        return with_results(table.tasks[self.root], instead)
 
 
 def trees_of(table: Table, firsts: Mapping[Any, Any]) -> Iterator[Tree]:
@@ -56,17 +52,11 @@ def trees_of(table: Table, firsts: Mapping[Any, Any]) -> Iterator[Tree]:
     firsts
         First steps of reductions, by the keys of the tasks that end with them.
     """
-    tops: dict[Any, Step] = {}
-    alone: dict[Any, Step] = {}
-    for key, node in table.tasks.items():
-        flat = table.inside(node) if is_step(last_task(node)) else None
-        step = None if flat is None else step_of(flat[0][flat[1]])
-        if step is not None:
-            tops[key] = step
-            if step.keepdims and not fused_into(node) and _may_go(table, key):
-                alone[key] = step
-    below = {item for step in tops.values() for item in step.items if item in alone}
-    for key, step in tops.items():
+    found = ((key, step_of(node)) for key, node in table.tasks.items() if is_step(node))
+    steps = {key: step for key, step in found if step is not None}
+    alone = {key: step for key, step in steps.items() if step.keepdims and _may_go(table, key)}
+    below = {item for step in steps.values() for item in step.items if item in alone}
+    for key, step in steps.items():
         if key not in below:
             tree = _tree(key, step, alone)
             if _are_alike(tree, [step, *(alone[k] for k in tree.between)], firsts):

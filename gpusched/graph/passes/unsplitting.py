@@ -349,11 +349,8 @@ class _Unsplitting:
         if inside is None:
             self._table.note("unsplit", DEPENDENT)
             return
-        made = inside[first.key]
-        reduced = {key: each.piece for key, each in inside.items() if type(each) is Reduced}
-        inside |= reduced
-        family = Family(members, inside[first.key], pieces.lengths, level, operands=operands,
-                        inside=inside, reduced=type(made) is Reduced, sources=sources)  # fmt: skip
+        family = Family(members, inside[first.key], pieces.lengths, level,
+                        operands=operands, inside=inside, sources=sources)  # fmt: skip
         if self._largest(family, windows=False) <= OVERLAP * self._table.sizes.largest:
             self._add(family)
         else:
@@ -417,10 +414,11 @@ class _Unsplitting:
         """Return what tasks make of pieces: keys, and bytes of an element and shapes of wholes."""
         sizes = self._table.sizes
         of = family.first if family.taken is None else family.taken.source
-        made = {family.first: (family.divided, sizes.lengths(self._tasks, of))}
-        made |= {
+        of = family.value.key if isinstance(family.value, Reduced) else of
+        made = {
             key: (value, sizes.lengths({}, layer_of(key))) for key, value in family.inside.items()
         }
+        made[family.first] = family.divided, sizes.lengths(self._tasks, of)
         return [
             (key, told[0], family.whole(divided, told[1]))
             for key, (divided, told) in made.items()
@@ -431,8 +429,8 @@ class _Unsplitting:
 
     def _find_trees(self) -> None:
         """Note trees of results that are of all pieces of some chunks each."""
-        firsts = {key: last_task(self._tasks[key])
-                  for f in self._families if f.reduced for key in f.members.values()}  # fmt: skip
+        reduced = [family for family in self._families if type(family.value) is Reduced]
+        firsts = {k: last_task(self._tasks[k]) for f in reduced for k in f.members.values()}
         for tree in trees_of(self._table, firsts) if firsts else ():
             families = list(dict.fromkeys(self._places[key][0] for key in tree.leaves))
             complete = sum(len(each.members) for each in families) == len(tree.leaves)
@@ -496,7 +494,7 @@ class _Unsplitting:
         places = {}
         for index, key in keys.items():
             found = self._places.get(key)
-            if found is None or found[0].given or found[0].reduced:
+            if found is None or found[0].given or type(found[0].value) is Reduced:
                 return None
             places[index] = found
         return coarse(places) if places else None
