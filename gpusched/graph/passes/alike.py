@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import DataNode, Task, TaskRef
 from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.independence import Divided, Reduced, results
 from gpusched.graph.passes.cutting import piece_of
-from gpusched.graph.passes.families import Family, Place, grid_of
+from gpusched.graph.passes.families import Family, Place, family_of
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sizes import Sized
 from gpusched.graph.passes.table import Table
@@ -76,24 +76,23 @@ class Families:
                 (source,) = node.dependencies
                 found[source, layer_of(key), len(index)][key] = index
         for (source, _, ndim), group in found.items():
-            grid = grid_of(group, ndim)
-            if grid is None:
+            family = family_of(source, group, ndim)
+            if family is None:
                 continue
-            axes, lengths, members, whole = grid
-            if self._are_inside(source, whole):
-                family = Family(members, Divided(ndim, axes), lengths, 0, (source, whole),
-                                 sources=frozenset([source]))  # fmt: skip
+            if self._are_inside(family):
                 self._add(family)
             else:
                 self._table.note("unsplit", UNKNOWN)
 
-    def _are_inside(self, source: Any, whole: tuple[slice, ...]) -> bool:
+    def _are_inside(self, family: Family) -> bool:
         """Return whether pieces are of an array of NumPy's or CuPy's, and end where it does.
 
         Of other types, an operator may be another one, such as a product of matrices, and what is
         not an array yet is read in pieces since there is a lot of it. Pieces of a shorter chunk may
         be broadcast where the whole would not be: chunks are as long as dask has noted.
         """
+        assert family.cut is not None
+        source, whole = family.cut
         lengths = self._lengths(source)
         return (
             lengths is not None
@@ -274,7 +273,9 @@ class Families:
             )
         for way in ways:
             inside = results(task, {**values, **way}, reduces=True)
-            value = None if inside is None else inside.get(task.key)
+            if inside is None:
+                continue
+            value = inside[task.key]
             divided = value.piece if type(value) is Reduced else value
             if type(divided) is Divided and len(divided.axes) == len(pieces.divided.axes):
                 whole: dict[Any, Any] = {

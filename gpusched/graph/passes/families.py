@@ -111,8 +111,8 @@ class Family:
             other.linked.append(self)
 
 
-def grid_of(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
-    """Return how pieces divide a chunk; None if they do not, each element being in one of them."""
+def family_of(source: Any, group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Family | None:
+    """Return the pieces of a chunk; None if they do not divide it, each element being in one."""
     if len(group) < 2:
         return None
     along = [
@@ -131,7 +131,9 @@ def grid_of(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
         return None
     lengths = tuple([tuple([stop - start for start, stop in along[axis]]) for axis in axes])
     whole = tuple([slice(each[0][0], each[-1][1]) for each in along])
-    return axes, lengths, {place: found[place] for place in places}, whole
+    members = {place: found[place] for place in places}
+    return Family(members, Divided(ndim, axes), lengths, 0, cut=(source, whole),
+                  sources=frozenset([source]))  # fmt: skip
 
 
 def coarse(places: Mapping[Place, tuple[Family, Place]]) -> dict[Place, Family] | None:
