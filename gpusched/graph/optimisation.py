@@ -149,9 +149,9 @@ def _in_whole_chunks(table: Table, small: int) -> Table:
         nodes = chain.from_iterable(map(made_of, nodes))
     if not any(type(node) is Task and cuts_of(node) for node in nodes):
         return table
-    from gpusched.graph.passes.reducewhole import whole_chunks
+    from gpusched.graph.passes.unsplitting import unsplit
 
-    return whole_chunks(table)
+    return unsplit(table)
 
 
 def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
-from gpusched.graph.passes import reducewhole, table, unsplitting
+from gpusched.graph.passes import parting, table, unsplitting
 from gpusched.graph.passes.chains import without_links
 from gpusched.graph.passes.reducefirst import reduced_first
-from gpusched.graph.passes.reducewhole import whole_chunks
 from gpusched.graph.passes.table import Table
+from gpusched.graph.passes.unsplitting import unsplit
 from tests.benchmarks.programs import tasks_of
 from tests.graph.passes import assert_same_results, table_of
 
@@ -40,7 +40,7 @@ def count(table: Table) -> int:
 def fewer(*arrays: Any) -> int:
     """Return how many tasks fewer there are, having checked that the results are the same."""
     before = table_of(*arrays)
-    after = whole_chunks(before)
+    after = unsplit(before)
     assert_same_results(before, after)
     return count(before) - count(after)
 
@@ -65,6 +65,25 @@ def test_pieces_that_are_reduced(number: int) -> None:
     assert fewer(REDUCTIONS[number](pieces_of())) >= 10
     # Of a row of chunks, some of which are not cut alike.
     assert fewer(REDUCTIONS[number](pieces_of(chunks=((10, 14), 6)))) >= 10
+
+
+def test_pieces_that_several_reductions_reduce() -> None:
+    x, y = (da.from_array(each, chunks=(12, 6)).rechunk((2, 6)) for each in (VALUES, VALUES * 3))
+    z = x - y
+    assert fewer(z.mean(axis=0), z.max(axis=0), (z + 1).sum(axis=0)) >= 24
+
+
+def test_pieces_that_nothing_is_computed_with_before_they_are_reduced() -> None:
+    x = da.from_array(VALUES, chunks=(12, 6)) + 1
+    assert fewer(x.rechunk((2, 6)).sum(axis=0)) >= 10
+    assert fewer(x.rechunk((4, 3)).sum(axis=(0, 1))) >= 10
+
+
+def test_some_reductions_need_pieces_and_others_do_not() -> None:
+    x = pieces_of()
+    needed = x.map_blocks(lambda b: b - b.mean(), dtype=x.dtype).sum(axis=0)
+    found = fewer(needed, pieces_of(VALUES + 1).sum(axis=0))
+    assert found >= 10
 
 
 @pytest.mark.parametrize(("days", "tasks"), [(365, 20), (100, 60), (50, 150)])
@@ -95,10 +114,7 @@ def test_days_without_the_mean_of_their_month(days: int, tasks: int) -> None:
     lambda x: x.map_blocks(lambda b: b - b.mean(), dtype=x.dtype).sum(axis=0),
 ])  # fmt: skip
 def test_what_needs_pieces_gets_them(of: Any) -> None:
-    x = pieces_of()
-    before = table_of(of(x))
-    assert count(whole_chunks(before)) == count(unsplitting.unsplit(before))
-    assert fewer(of(x)) == 0
+    assert fewer(of(pieces_of())) == 0
 
 
 def test_pieces_that_are_taken_twice_are_reduced_twice() -> None:
@@ -118,7 +134,7 @@ def test_first_steps_that_are_results_stay() -> None:
 def test_pieces_of_many_chunks_stay_where_dask_joins_results_by_a_tree(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(reducewhole, "MOST", 2)
+    monkeypatch.setattr(unsplitting, "MOST", 2)
     x = pieces_of(chunks=(4, 6), small=(1, 6))
     joined = fewer(REDUCTIONS[number](x)) > 0
     assert joined is (number == REDUCTIONS.index(ONE_TASK))
@@ -130,7 +146,7 @@ def test_nothing_is_taken_apart_where_pieces_are_joined_with_others(
     x = da.from_array(np.ones((40, 3)), chunks=(4, 3)) + 1
     before = table_of((x.rechunk((6, 3)) * 2).sum(axis=0))
     monkeypatch.setattr(table, "flattened", lambda node: pytest.fail("taken apart"))
-    assert count(whole_chunks(before)) == count(before)
+    assert count(unsplit(before)) == count(before)
 
 
 @pytest.mark.parametrize("of", [
@@ -142,8 +158,8 @@ def test_nothing_is_taken_apart_where_chunks_are_cut_along_other_axes(
     monkeypatch: pytest.MonkeyPatch, of: Any
 ) -> None:
     before = table_of(of(da.from_array(VALUES, chunks=(12, 6)) + 1))
-    monkeypatch.setattr(reducewhole, "_Joining", lambda table: pytest.fail("taken apart"))
-    assert_same_results(before, whole_chunks(before))
+    monkeypatch.setattr(parting, "parted", lambda *args, **options: pytest.fail("taken apart"))
+    assert_same_results(before, unsplit(before))
 
 
 @given(st.data())
@@ -195,7 +211,7 @@ def test_each_task_is_taken_apart_once_and_joins_are_asked_once(
     counted(table, "flattened")
     counted(unsplitting, "_chunks_of")
     x = da.from_array(np.ones((480, 6)), chunks=(60, 6)).rechunk((10, 6))
-    reduced_first(whole_chunks(table_of(((x * 2 + 1) ** 2).sum(axis=0))), 1)
+    reduced_first(unsplit(table_of(((x * 2 + 1) ** 2).sum(axis=0))), 1)
     assert {name for name, _ in asked} == {"flattened", "_chunks_of"}
     assert set(asked.values()) == {1}
 

@@ -27,7 +27,7 @@ from gpusched.adapters.arrays import (
 )
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
 from gpusched.graph.functions.independence import Divided
-from gpusched.graph.passes import unsplitting
+from gpusched.graph.passes import alike, unsplitting
 from gpusched.graph.passes.chains import without_links, without_names
 from gpusched.graph.passes.shownshapes import divisions
 from gpusched.graph.passes.sizes import Sizes
@@ -39,7 +39,7 @@ from gpusched.graph.passes.unsplitting import unsplit
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsplitting, "threads", lambda: 1)
-    monkeypatch.setattr(unsplitting._Unsplitting, "_largest", lambda self, family, windows=True: 0)
+    monkeypatch.setattr(alike.Families, "largest", lambda self, family, windows=True: 0)
 
 
 def values_of(tasks: dict[Any, Any], wanted: list[Any]) -> Any:

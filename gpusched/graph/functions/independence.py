@@ -22,8 +22,8 @@ from gpusched.adapters.tasks import Task
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import is_elementwise_call
 from gpusched.graph.functions.partials import applied, is_shown
-from gpusched.graph.functions.reductionsteps import are_dask_s, is_of_reductions
-from gpusched.graph.subgraph import evaluate
+from gpusched.graph.functions.reductionsteps import are_dask_s, is_of_reductions, steps_after
+from gpusched.graph.subgraph import evaluate, key_of_argument, last_task
 from gpusched.record.catalogue import has
 from gpusched.record.handlers import signature_of
 
@@ -48,11 +48,24 @@ class Divided:
         return Divided(ndim, tuple([axis + ndim - self.ndim for axis in self.axes]))
 
 
+@dataclass(frozen=True)
+class Reduced:
+    """What a first step of a reduction leaves of a piece, along all axes along which it is one.
+
+    Steps after it join that with what is left of other pieces, or take what is left of the whole.
+    """
+
+    key: Any
+    """Of what is reduced."""
+    piece: Divided
+    """What that is."""
+
+
 class DependentError(Exception):
     """A call that does not compute each position alone, or is not known to."""
 
 
-def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
+def results(task: Task, given: Mapping[Any, Any], reduces: bool = False) -> dict[Any, Any] | None:
     """Return what a task returns, and each of those fused to it, if positions are independent.
 
     Parameters
@@ -62,6 +75,8 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     given
         Its operands by key: `Divided`, or an array that is the same for all pieces. A shape is one
         as well, of a chunk of one element: `Divided`, or a tuple that is the same for all pieces.
+    reduces
+        Whether the task may end with what reduces a piece: then it returns `Reduced`.
 
     Returns
     -------
@@ -80,10 +95,17 @@ def results(task: Task, given: Mapping[Any, Any]) -> dict[Any, Any] | None:
     >>> totals = Task("y", np.sum, TaskRef("x"), axis=(1,), keepdims=True)
     >>> results(totals, {"x": Divided(2, (1,))}) is None
     True
+    >>> results(totals, {"x": Divided(2, (1,))}, reduces=True)
+    {'y': Reduced(key='x', piece=Divided(ndim=2, axes=(1,)))}
     """
     found: dict[Any, Any] = {}
+    last = last_task(task) if reduces else None
 
     def call(called: Task, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+        if called is last and steps_after(called) and type(args[0]) is Divided:
+            (piece,) = args
+            if set(piece.axes) <= set(kwargs["axis"]):
+                return Reduced(key_of_argument(called.args[0]), piece)
         return result(called.func, args, kwargs)
 
     if not task.dependencies <= given.keys():

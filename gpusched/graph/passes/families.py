@@ -14,7 +14,7 @@ from dask.utils import key_split
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.independence import Divided
+from gpusched.graph.functions.independence import Divided, Reduced
 from gpusched.graph.passes.table import block_of
 from gpusched.graph.passes.taking import Taken, digest
 from gpusched.graph.subgraph import layer_of
@@ -29,7 +29,7 @@ class Family:
 
     members: dict[Place, Any]
     """Their keys, in the order of the grid."""
-    divided: Divided
+    value: Divided | Reduced
     """What each returns."""
     lengths: tuple[tuple[int, ...], ...]
     """How long the pieces are, by divided axis."""
@@ -44,13 +44,18 @@ class Family:
     operands: list[Family] = field(default_factory=list)
     """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
-    """What the tasks inside the first member return."""
+    """What the first member returns, and the tasks inside."""
     able: bool = True
     """Whether it may become whole."""
     linked: list[Family] = field(default_factory=list)
     """Those that stay in pieces if it does."""
     sources: frozenset[Any] = frozenset()
     """The chunks of which these are pieces, or are computed of pieces."""
+
+    @property
+    def divided(self) -> Divided:
+        """What each returns, or reduces in the end."""
+        return self.value.piece if isinstance(self.value, Reduced) else self.value
 
     @property
     def given(self) -> bool:
@@ -106,8 +111,8 @@ class Family:
             other.linked.append(self)
 
 
-def grid_of(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
-    """Return how pieces divide a chunk; None if they do not, each element being in one of them."""
+def family_of(source: Any, group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Family | None:
+    """Return the pieces of a chunk; None if they do not divide it, each element being in one."""
     if len(group) < 2:
         return None
     along = [
@@ -126,7 +131,9 @@ def grid_of(group: Mapping[Any, tuple[slice, ...]], ndim: int) -> Any:
         return None
     lengths = tuple([tuple([stop - start for start, stop in along[axis]]) for axis in axes])
     whole = tuple([slice(each[0][0], each[-1][1]) for each in along])
-    return axes, lengths, {place: found[place] for place in places}, whole
+    members = {place: found[place] for place in places}
+    return Family(members, Divided(ndim, axes), lengths, 0, cut=(source, whole),
+                  sources=frozenset([source]))  # fmt: skip
 
 
 def coarse(places: Mapping[Place, tuple[Family, Place]]) -> dict[Place, Family] | None:
