@@ -23,7 +23,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, package
 from gpusched.graph.safety import listed
-from gpusched.graph.safety.exceptions import entries, handlers, only_asks
+from gpusched.graph.safety.exceptions import handlers
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
@@ -86,15 +86,9 @@ class Examination:
         """Functions that may be called where it is not known which one is, with their limits."""
         self._most = -1
         """How many arguments by position such calls have at most."""
-        self.unlisted = False
-        """Whether attributes are read that no plain value has: what others have is not known."""
-        self.calls_any = False
-        """Whether something is called that may be any value."""
 
     def finish(self) -> None:
         """Refuse calls of what is not known by which something may be changed."""
-        if self.unlisted and self.calls_any:
-            refuse(GraphBreak.OWN_ATTRIBUTE, "may call an attribute that no array has")
         for name, most in self._passed.items():
             if most < self._most:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"may call {name} with out=, or another function")
@@ -231,10 +225,6 @@ class Code:
         self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
-        self._entries: list[tuple[Any, bool]] = []
-        """Handlers that are gone through, too, and whether they are the user's."""
-        self._asks = False
-        """Whether an attribute that is missing goes to one of them, at this instruction."""
         self.stack: list[Any] = []
         """Before the instruction that is gone through, and after it."""
         self.variables: dict[str, Any] = {}
@@ -266,8 +256,6 @@ class Code:
             told = f"handles exceptions in a generator{self._where(self._place(own[0]))}"
             raise Unsafe(GraphBreak.OWN_HANDLES(told), placed=True)
         self.whole.outside.handles = True
-        if only_asks(self.code):
-            self._entries = [(each, each.target in own) for each in entries(self.code)]
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -313,7 +301,6 @@ class Code:
         """Go through one instruction."""
         self.stack, self.variables = list(state.stack), dict(state.variables)
         self.keywords, ways = state.keywords, None
-        self._goto_handlers(place, state)
         try:
             for instruction in parts(self.instructions[place]):
                 ways = TABLE[instruction.opname](self, instruction)
@@ -326,16 +313,6 @@ class Code:
         for target, stack in [(None, self.stack)] if ways is None else ways:
             after = place + 1 if target is None else self._place(target)
             self._goto(after, State(tuple(stack), variables, self.keywords))
-
-    def _goto_handlers(self, place: int, state: State) -> None:
-        """Go on where an exception goes that an instruction may raise."""
-        offset, self._asks = self.instructions[place].offset, False
-        for each, is_own_handler in self._entries:
-            if each.start <= offset < each.end:
-                raised = [Kind.OTHER] * (2 if each.lasti else 1)
-                stack = (*state.stack[: each.depth], *raised)
-                self._goto(self._place(each.target), State(stack, state.variables))
-                self._asks |= is_own_handler
 
     # The stack and the variables --------------------------------------------------------------
 
@@ -420,9 +397,6 @@ class Code:
                 return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
             if name in ATTRIBUTES:
                 return ATTRIBUTES[name]
-            if self._asks and not listed.is_plain_attribute(name):
-                self.whole.unlisted = True
-                return Kind.OTHER
         refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
 
     # Calls ------------------------------------------------------------------------------------
@@ -462,13 +436,10 @@ class Code:
         if isinstance(callee, Known):
             found = listed.function(callee.value, args, names)
             self.whole.outside.kernel(callee.value)
-            most = listed.most_given(callee.value, args)
-            self.whole.calls_any |= most >= 0 and Kind.OTHER in (*args[:1], *names.values())
-            self.whole.called(most)
+            self.whole.called(listed.most_given(callee.value, args))
             return found
         if callee not in (Kind.OTHER, Kind.NEW, Kind.FUNCTION):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
-        self.whole.calls_any |= callee is Kind.OTHER
         self.whole.called(len(args))
         return Kind.OTHER
 
@@ -490,7 +461,6 @@ class Code:
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:
         """Return the kind of what a call gives whose arguments are not known."""
         self.use(callee, given, options)
-        self.whole.calls_any |= not isinstance(callee, Known)
         self.whole.called(sys.maxsize)
         return Kind.OTHER
 
