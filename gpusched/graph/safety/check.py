@@ -9,7 +9,6 @@ instruction does is in the table of `instructions`.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import types
@@ -27,7 +26,6 @@ from gpusched.graph.safety.exceptions import handlers
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
-    Applied,
     Items,
     Kind,
     Known,
@@ -123,10 +121,6 @@ class Examination:
                 self.use(*(each for name, of in kind.names for each in (Known(name), of)))
             elif isinstance(kind, Known):
                 self._use_value(kind.value, kind.name)
-            elif isinstance(kind, Applied):
-                if not (isinstance(kind.callee, Known) and is_python(kind.callee.value)):
-                    refuse(GraphBreak.OWN_CODE, "uses a partial application, and does not call it")
-                self.use(kind.callee, *kind.args, *(of for _, of in kind.names))
             elif isinstance(kind, Method) and kind.name in listed.EITHER:
                 self._passed[kind.name] = listed.method_limit(kind.name)
             elif isinstance(kind, Method):
@@ -408,11 +402,6 @@ class Code:
         if callee is Kind.COMPREHENSION:
             self.use(*args)
             return Kind.NEW
-        if isinstance(callee, Applied):
-            names = {**dict(callee.names), **names}
-            return self.call(callee.callee, [*callee.args, *args], names)
-        if isinstance(callee, Known) and callee.value is functools.partial and args:
-            return Applied(args[0], tuple(args[1:]), tuple(names.items()))
         if isinstance(callee, Known) and is_python(callee.value):
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():

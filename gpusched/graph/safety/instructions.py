@@ -326,18 +326,6 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
     return None
 
 
-@rule("BUILD_SET")
-def _build_set(code: Code, i: dis.Instruction) -> Ways:
-    code.taken(int(i.arg or 0))
-    return code.push(Kind.NEW)
-
-
-@rule("SET_ADD SET_UPDATE")
-def _add_to_set(code: Code, i: dis.Instruction) -> Ways:
-    code.taken(1)
-    return None
-
-
 @rule("LIST_TO_TUPLE")
 def _to_tuple(code: Code, i: dis.Instruction) -> Ways:
     listing = code.stack.pop()

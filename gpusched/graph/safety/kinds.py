@@ -75,15 +75,6 @@ class Filling(Options):
 
 
 @dataclass(frozen=True)
-class Applied:
-    """A partial application that the function makes."""
-
-    callee: Any
-    args: tuple[Any, ...]
-    names: tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True)
 class Method:
     """A method that has been read and not been called yet."""
 
