@@ -129,7 +129,7 @@ class Examination:
             elif kind is Kind.TEXT:
                 # Which depends on `numpy.set_printoptions`, where numbers are NumPy's.
                 refuse(GraphBreak.OWN_CODE, "formats a string, and does not only raise it")
-            elif kind not in (Kind.OTHER, Kind.FUNCTION) and not is_new(kind):
+            elif kind is not Kind.OTHER and not is_new(kind):
                 refuse(GraphBreak.OWN_CODE, f"uses {kind.value}")
 
     def _use_value(self, value: Any, name: str) -> None:
@@ -351,24 +351,13 @@ class Code:
     def held(self, name: str) -> Any:
         """Return the kind of a variable of an outer function."""
         if self.outer is not None:
-            inside = name in self.outer.code.co_cellvars
-            return self.outer.lent(name) if inside else self.outer.held(name)
+            # Functions inside may be called at any time.
+            return Kind.OTHER if name in self.outer.code.co_cellvars else self.outer.held(name)
         cells = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True))
         try:
             return Known(self.whole.outside.cell(cells[name], name), name)
         except ValueError:
             refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
-
-    def lent(self, name: str) -> Any:
-        """Return the kind of a variable to functions inside, which may be called at any time."""
-        sets = sum(
-            each.argval == name and each.opname in ("STORE_DEREF", "DELETE_DEREF")
-            for part in codes(self.code)
-            for each in instructions(part)
-        )
-        once = sets == 1 and name not in parameters(self.code)
-        function = self.variables.get(name) is Kind.FUNCTION
-        return Kind.FUNCTION if once and function else Kind.OTHER
 
     def is_inside(self, name: str) -> bool:
         """Return whether a variable is one of a function that is gone through."""
@@ -427,7 +416,7 @@ class Code:
             self.whole.outside.kernel(callee.value)
             self.whole.called(listed.most_given(callee.value, args))
             return found
-        if callee not in (Kind.OTHER, Kind.NEW, Kind.FUNCTION):
+        if callee not in (Kind.OTHER, Kind.NEW):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         self.whole.called(len(args))
         return Kind.OTHER

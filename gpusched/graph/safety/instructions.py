@@ -220,14 +220,14 @@ def _make_function(code: Code, i: dis.Instruction) -> Ways:
     code.stack, code.variables = before
     # Until Python 3.12: nobody can write a function with such a parameter.
     builds = inner.co_varnames[:1] == (".0",) and not inner.co_flags & GENERATORS
-    return code.push(Kind.COMPREHENSION if builds else Kind.FUNCTION)
+    return code.push(Kind.COMPREHENSION if builds else Kind.OTHER)
 
 
 @rule("SET_FUNCTION_ATTRIBUTE")
 def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
     """Follow what MAKE_FUNCTION's flags were until Python 3.12."""
     code.taken(2)
-    return code.push(Kind.FUNCTION)
+    return code.push(Kind.OTHER)
 
 
 # Operators and items ----------------------------------------------------------------------------
