@@ -49,10 +49,6 @@ _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
 """The defaults of NumPy's `astype`."""
 
 
-class LackingError(AttributeError):
-    """NumPy's arrays have no attribute of that name, nor has the scalar that a chunk stands for."""
-
-
 class LazyChunk(NDArrayOperatorsMixin):
     """An array that has not been computed yet.
 
@@ -302,7 +298,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         if not hasattr(np.ndarray, name):
             if self._scalar and hasattr(self.dtype.type, name):
                 self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
-            raise LackingError(f"'numpy.ndarray' object has no attribute {name!r}")
+            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not callable(getattr(np.ndarray, name)):
             self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
         return self._delegate(name)

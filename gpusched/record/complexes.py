@@ -3,7 +3,9 @@
 Each is NumPy's algorithm (``numpy/_core/src/umath/loops.c.src``), or that of the C library which
 NumPy calls, on arrays of real numbers; these are recorded as all others are. Nothing is computed
 below a choice that raises an error, or is compared with care for it: whether a floating-point error
-was raised is seen as it is for real numbers.
+was raised is seen as it is for real numbers. NumPy takes 1.0 to 1.6 times the processor time for
+products and comparisons that are added up, 2.5 for quotients, and for all functions from `sqrt` to
+`arctanh` 4 to 8 times of complex128, and 7 to 22 of complex64 (2M numbers).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ rounded mean, and how far that is from the mean is what they add up to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,14 +17,6 @@ from gpusched.record import accumulation
 from gpusched.record.chunk import LazyChunk
 
 NARROW, WIDE = np.dtype(np.float32), np.dtype(np.float64)
-
-TILE = 1 << 18
-"""Elements of an array that are read at a time, so that the cache holds them and their deviations,
-and calls, each of which lets go of the GIL, take long beside what it takes to get it back. Standard
-deviations of 25M elements on two threads took 113 ms of float64 and 95 ms of float32 in tiles of
-64K, 79 and 74 of 128K, 75 and 60 of 256K, 90 and 58 of 1M; each core has 512 KiB."""
-LEAST = 8
-"""Length of such a tile along the axis that it is divided along."""
 
 
 class Moments(NamedTuple):
@@ -92,30 +83,30 @@ def _in_two_passes(
     if not lazy and np.all(count == math.prod(a.shape[axis] for axis in axes)):
         skip = False
 
-    def totals(x: Any, room: np.ndarray | None) -> tuple[Any]:
-        return ((np.nansum if skip else np.sum)(x, axis=axes, dtype=dtype, keepdims=True),)
-
-    def deviations(x: Any, room: np.ndarray | None, centre: Any) -> tuple[Any, Any]:
-        away = x - centre if room is None else np.subtract(x, centre, out=room)
-        # That of infinity from an infinite mean is left out as well.
-        if skip and room is None:
-            away = np.where(np.isnan(away), dtype.type(0), away)
-        elif skip:
-            np.copyto(away, 0, where=np.isnan(away))
-        apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
-        squares = np.square(away) if room is None else np.square(away, out=room)
-        return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
-
     if total is None or total.dtype.itemsize < dtype.itemsize:
-        (total,) = _by_tiles(totals, (np.add,), axes, a)
+        total = (np.nansum if skip else np.sum)(a, axis=axes, dtype=dtype, keepdims=True)
     about = _between_ends if lazy else partial(_near_one, eps=np.finfo(dtype).eps)
     centre = about(a, axes, count, skip, total).astype(dtype)
-    apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
+    apart, square = _deviations(a, centre, axes, skip)
     # A mean that is one of the numbers may be three times as far from it as others are.
     if not lazy and (far := apart * apart > 0.9 * count * square).any():
         centre = np.where(far, centre + apart / count, centre).astype(dtype)
-        apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
+        apart, square = _deviations(a, centre, axes, skip)
     return _shifted(centre.astype(np.float64), count, apart, square)
+
+
+def _deviations(a: Any, centre: Any, axes: tuple[int, ...], skip: bool) -> tuple[Any, Any]:
+    """Return what deviations from numbers and their squares add up to along some axes."""
+    away = a - centre
+    room = away if type(away) is np.ndarray else None
+    # That of infinity from an infinite mean is left out as well.
+    if skip and room is None:
+        away = np.where(np.isnan(away), away.dtype.type(0), away)
+    elif skip:
+        np.copyto(away, 0, where=np.isnan(away))
+    apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
+    squares = np.square(away) if room is None else np.square(away, out=room)
+    return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
 
 
 # Rounding may take the mean of equal numbers to their neighbour.
@@ -139,55 +130,6 @@ def _near_one(a: np.ndarray, axes: tuple[int, ...], count: Any, skip: bool, tota
     about = total / count
     lost = count * eps * np.abs(one)
     return np.where(np.abs(about - one) <= lost, one, about)
-
-
-def _by_tiles(function: Callable[..., Any], joins: tuple[np.ufunc, ...], axes: tuple[int, ...],
-              a: Any, *others: Any) -> Any:  # fmt: skip
-    """Return reductions of an array, computed on one tile of it after the other.
-
-    Parameters
-    ----------
-    function
-        Returns the reductions of an array along `axes`, which stay with length 1; is also given an
-        array to compute in, or None, and what belongs to it of the others. On workers of dask's,
-        whose C library gives what is freed back at once, new memory for each tile would take longer
-        than all the rest.
-    joins
-        What joins the reductions of two arrays, for each of those that `function` returns.
-    axes
-        Which axes.
-    a
-        The array; a lazy chunk is one tile.
-    *others
-        Arrays of its shape, but with length 1 along `axes`.
-    """
-    axis = _divided_axis(a)
-    if axis is None:
-        return function(a, None, *others)
-    length = TILE * a.shape[axis] // a.size
-    before = (slice(None),) * axis
-    room = np.empty_like(a[*before, :length], np.result_type(a, *others))
-    found: list[Any] = []
-    for start in range(0, a.shape[axis], length):
-        tile = (*before, slice(start, start + length))
-        x = a[tile]
-        own = room[*before, : x.shape[axis]]
-        part = function(x, own, *(y if axis in axes else y[tile] for y in others))
-        if axis in axes and found:
-            pairs = zip(joins, found[0], part, strict=True)
-            found[0] = [join(one, other) for join, one, other in pairs]
-        else:
-            found.append(part)
-    return [np.concatenate(each, axis) for each in zip(*found, strict=True)]
-
-
-def _divided_axis(a: Any) -> int | None:
-    """Return the axis that divides an array into tiles: the outermost in memory that can."""
-    if type(a) is not np.ndarray or a.size < 2 * TILE:
-        return None
-    outermost = sorted(range(a.ndim), key=lambda axis: -abs(a.strides[axis]))
-    fits = (axis for axis in outermost if LEAST * a.size <= TILE * a.shape[axis])
-    return next(fits, None)
 
 
 def _shifted(centre: Any, count: Any, apart: Any, square: Any) -> Moments:

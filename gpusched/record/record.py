@@ -49,13 +49,12 @@ from gpusched.plan.plan import (
 from gpusched.plan.schedule import Group, groups
 from gpusched.record import parts
 from gpusched.record.catalogue import has
-from gpusched.record.postponed import Postponed, early
-from gpusched.record.unfilled import FORMS
+from gpusched.record.postponed import FORMS, Postponed, early
 from gpusched.record.views import Pieces, Views, gather_apart, owning
 from gpusched.store.handles import Runnable
 
 if TYPE_CHECKING:
-    from gpusched.record.calls import Calls
+    from gpusched.record.steps import Calls
 
 PYTHON_SCALARS = (bool, int, float)
 
@@ -393,7 +392,7 @@ class Recorder:
         copies
             Whether it only moves elements, or shows them in another way: then it is called with
             what stands in for arrays, too, and once more when those are there; or not before
-            that, if it is known what its result will be like (`gpusched.record.unfilled`).
+            that, if it is known what its result will be like (`gpusched.record.postponed`).
         """
         registers = self.contents
         if not copies:

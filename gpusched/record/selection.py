@@ -27,10 +27,10 @@ from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.gathers import LABEL, at
 from gpusched.record.handlers import records
+from gpusched.record.postponed import form_of
 from gpusched.record.record import Recorder
 from gpusched.record.reductions import report_if_nan
 from gpusched.record.segments import placed
-from gpusched.record.unfilled import form_of
 
 RANK = np.dtype(np.int64)
 """Of ranks, and of places in a table of lanes."""

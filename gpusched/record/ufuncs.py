@@ -21,11 +21,11 @@ from gpusched.plan.expression import (
     resolve_dtypes,
 )
 from gpusched.record import complexes, parts
+from gpusched.record.assignments import chosen, computed_with
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, compute, computed, operand
 from gpusched.record.compound import Box, Compound, boxed
 from gpusched.record.handlers import UFUNC_METHODS, honoured, noted, records_special
-from gpusched.record.masked import chosen, computed_with
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 OF_INTEGERS: dict[np.ufunc, Callable[..., Any]] = {

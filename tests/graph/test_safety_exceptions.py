@@ -59,29 +59,7 @@ def has_one(x: Any) -> Any:
     return tried(x) * 2
 
 
-def parts_of(x: Any, size: Any = "auto") -> tuple[int, ...]:
-    if size == "auto":
-        try:
-            chunks = x.chunks
-            return chunks[0]
-        except AttributeError:
-            size = x.shape[0] // 2
-    return (size, x.shape[0] - size)
-
-
-def asks_for_chunks(x: Any) -> Any:
-    def divided(y: Any, start: int, stop: int) -> Any:
-        try:
-            return y.blocks[start:stop]
-        except AttributeError:
-            return y[start:stop]
-
-    first, second = parts_of(x)
-    ends = [divided(np.exp(x), start, stop) for start, stop in ((0, first), (second, None))]
-    return np.concatenate(ends) + 1
-
-
-RECORDED = [adds_or_not, ends_with, within, calls_one, has_one, asks_for_chunks]
+RECORDED = [adds_or_not, ends_with, within, calls_one, has_one]
 
 
 def computed(function: Callable[..., Any], *chunks: np.ndarray) -> list[Any]:
@@ -172,38 +150,6 @@ def test_a_handler_of_memory_errors_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Plan, "run", run)
     found = x.map_blocks(smaller, dtype=float).compute(scheduler="sync")
     np.testing.assert_array_equal(found, np.arange(12.0) * 2 + 1)
-
-
-def calls_what_it_asks_for(x: Any) -> Any:
-    try:
-        function = x.blocks
-    except AttributeError:
-        return x + 1
-    return function(x)
-
-
-def asks_for_what_arrays_have(x: Any) -> Any:
-    try:
-        return x.base
-    except AttributeError:
-        return x + 1
-
-
-def handles_another(x: Any) -> Any:
-    AttributeError = ValueError  # noqa: A001
-    try:
-        return x.blocks
-    except AttributeError:
-        return x + 1
-
-
-@pytest.mark.parametrize(("function", "why"), [
-    (calls_what_it_asks_for, "may call an attribute that no array has"),
-    (asks_for_what_arrays_have, "uses .base of"),
-    (handles_another, "uses .blocks of"),
-])  # fmt: skip
-def test_what_is_asked_for_is_not_known(function: Any, why: str) -> None:
-    assert why in str(why_unsafe(function))
 
 
 def test_scalars_have_other_attributes_than_arrays() -> None:

@@ -49,7 +49,7 @@ def sums_of_lists(x: Any, dtype: Any = "f4") -> Any:
     return reduce(lambda y, z: np.add(y, z, dtype=dtype), several).sum(axis=0)
 
 
-def scaled(y: Any, by: Any, offset: Any = 1) -> Any:
+def scaled(y: Any, by: Any = 3, offset: Any = 1) -> Any:
     return y * by + offset
 
 
@@ -62,8 +62,7 @@ def asks_what_a_value_is(x: Any) -> Any:
 
 
 def applies(x: Any) -> Any:
-    add, scale = partial(np.add, x), partial(scaled, by=3)
-    return add(x[::-1]) * scale(x, offset=0) + sum(map(scale, [x, 1])) + sorted({3, 1, 2})[0]
+    return np.add(x, x[::-1]) * scaled(x, 3, 0) + sum(map(scaled, [x, 1])) + sorted([3, 1, 2])[0]
 
 
 SAFE = [sums_of_lists, asks_for_types, knows_its_own, asks_what_a_value_is, applies]

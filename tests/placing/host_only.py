@@ -88,7 +88,6 @@ COUNTED: tuple[str, ...] = (
     "graph/test_absorbing.py::test_means_of_groups_are_read_where_they_are",
     "graph/test_branches.py",
     "graph/test_fusion_counts.py",
-    "graph/test_in_order.py::test_one_program_takes_in_any_order",
     "graph/test_located.py::test_chunks_of_dask_take_their_own_points",
     "graph/test_merging.py",
     "graph/test_other_names.py",

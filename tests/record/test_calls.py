@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpusched.graph.functions import known  # noqa: F401  which imports all that records
 from gpusched.plan.plan import Register
-from gpusched.record.calls import Calls
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
+from gpusched.record.steps import Calls
 
 A, B = Register(0), Register(1)
 

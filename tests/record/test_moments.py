@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -373,54 +372,6 @@ def test_arrays_join_to_what_they_hold_together() -> None:
     held = x[counts[:, 0] > 0]
     np.testing.assert_allclose(together.squares, held.var() * held.size, rtol=1e-12)
     np.testing.assert_allclose(together.mean - 1e8 + together.rest, (held - 1e8).mean(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("shape", [(500, 600), (4, 75_000), (300_000,), (2, 300, 500)])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("skip", [False, True])
-def test_numpys_arrays_are_read_tile_by_tile(
-    shape: tuple[int, ...], order: Any, skip: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = np.asarray(RANDOM.normal(100, size=shape), order=order)
-    monkeypatch.setattr("gpusched.record.moments.TILE", 1 << 16)
-    if skip:
-        x[..., ::7] = np.nan
-    for axes in {(0,), (x.ndim - 1,), tuple(range(x.ndim))}:
-        count = np.isfinite(x).sum(axes, keepdims=True)
-        tracemalloc.start()
-        found = moments(x, axes, count, skip=skip)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        if count.nbytes < x.nbytes / 100:
-            assert peak < x.nbytes
-        with monkeypatch.context() as patched:
-            patched.setattr("gpusched.record.moments.TILE", x.size)
-            expected = moments(x, axes, count, skip=skip)
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_tiles_are_computed_in_the_same_memory(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New memory for each tile costs more than all the rest where freed memory is given back."""
-    x = np.asarray(RANDOM.normal(100, size=(500, 600)), order=order)
-    results: dict[int, list[int]] = {}
-
-    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            results.setdefault(id(function), []).append(result.__array_interface__["data"][0])
-            return result
-
-        return called
-
-    for name in ("subtract", "square"):
-        monkeypatch.setattr(np, name, noted(getattr(np, name)))
-    monkeypatch.setattr("gpusched.record.moments.TILE", 1 << 16)
-    moments(x, (0,), len(x))
-    tiles = [each for each in results.values() if len(each) > 1]
-    assert [len(each) for each in tiles] == [5, 5]
-    assert len(set().union(*tiles)) == 1
 
 
 @pytest.mark.parametrize("dtype", ["i8", "f2", "c8"])

@@ -16,8 +16,8 @@ from gpusched.graph.functions.lonejoins import recorded_join
 from gpusched.plan.plan import Call
 from gpusched.record import functions  # noqa: F401  NumPy's handlers
 from gpusched.record.chunk import LazyChunk
+from gpusched.record.postponed import FORMS
 from gpusched.record.record import Recorder
-from gpusched.record.unfilled import FORMS
 from gpusched.record.views import copied
 
 LENGTHS = st.sampled_from([0, 1, 2, 3, 5])

@@ -16,8 +16,8 @@ from gpusched.adapters.tasks import List, Task
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute
 from gpusched.record.functions import own_array
+from gpusched.record.postponed import form_of, of_numpy
 from gpusched.record.recorded import recorder_among
-from gpusched.record.unfilled import form_of, of_numpy
 
 
 @own("view", "elementwise", "moves")

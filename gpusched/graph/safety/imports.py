@@ -37,12 +37,10 @@ def imported(outside: Outside, function: types.FunctionType, name: str, level: A
     name, level, names
         Of the instruction: the module, how many packages up it is looked for, and what is taken.
     """
-    if type(level) is not int or level < 0 or not isinstance(names, tuple | None):
-        refuse(GraphBreak.OWN_CODE, f"imports {name} by what is not written in it")
+    if level != 0 or type(level) is not int or not isinstance(names, tuple | None):
+        refuse(GraphBreak.OWN_CODE, f"imports {name} by its place in a package")
     if not _is_import(outside.builtin(function, "__import__")):
         refuse(GraphBreak.OWN_CODE, f"imports {name} by a function that is not Python's own")
-    if level:
-        name = _absolute(outside, function, name, level)
     found = _loaded(outside, name)
     for each in names or ():
         from_module(outside, found, each)
@@ -50,24 +48,6 @@ def imported(outside: Outside, function: types.FunctionType, name: str, level: A
         name = name.partition(".")[0]
         found = _loaded(outside, name)
     return found, name
-
-
-def _absolute(outside: Outside, function: types.FunctionType, name: str, level: int) -> str:
-    """Return the full name of a module that is given by its place in a package.
-
-    Python takes the package from the function's globals (``resolve_name``), and warns where two of
-    them say different ones.
-    """
-    try:
-        package = outside.entry(function.__globals__, "__package__")
-    except KeyError:
-        package = None
-    spec = function.__globals__.get("__spec__")
-    parent = spec.parent if type(spec) is ModuleSpec else None
-    parts = package.rsplit(".", level - 1) if type(package) is str else []
-    if not package or package != parent or len(parts) < level:
-        refuse(GraphBreak.OWN_CODE, f"imports {name} by its place in an unknown package")
-    return f"{parts[0]}.{name}" if name else str(parts[0])
 
 
 def _is_import(function: Any) -> bool:

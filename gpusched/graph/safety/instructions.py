@@ -220,14 +220,14 @@ def _make_function(code: Code, i: dis.Instruction) -> Ways:
     code.stack, code.variables = before
     # Until Python 3.12: nobody can write a function with such a parameter.
     builds = inner.co_varnames[:1] == (".0",) and not inner.co_flags & GENERATORS
-    return code.push(Kind.COMPREHENSION if builds else Kind.FUNCTION)
+    return code.push(Kind.COMPREHENSION if builds else Kind.OTHER)
 
 
 @rule("SET_FUNCTION_ATTRIBUTE")
 def _set_attribute(code: Code, i: dis.Instruction) -> Ways:
     """Follow what MAKE_FUNCTION's flags were until Python 3.12."""
     code.taken(2)
-    return code.push(Kind.FUNCTION)
+    return code.push(Kind.OTHER)
 
 
 # Operators and items ----------------------------------------------------------------------------
@@ -323,18 +323,6 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
     else:
         code.use(into, more)
         code.stack[place] = Kind.NEW
-    return None
-
-
-@rule("BUILD_SET")
-def _build_set(code: Code, i: dis.Instruction) -> Ways:
-    code.taken(int(i.arg or 0))
-    return code.push(Kind.NEW)
-
-
-@rule("SET_ADD SET_UPDATE")
-def _add_to_set(code: Code, i: dis.Instruction) -> Ways:
-    code.taken(1)
     return None
 
 
@@ -484,27 +472,6 @@ def _intrinsic(code: Code, i: dis.Instruction) -> Ways:
     if "UNARY_POSITIVE" not in i.argrepr:
         refuse(GraphBreak.OWN_CODE, "does what gpusched cannot follow")
     code.taken(1)
-    return code.push(Kind.NEW)
-
-
-# Exceptions -----------------------------------------------------------------------------------
-
-
-_rules(
-    {
-        "PUSH_EXC_INFO": lambda code, i: code.pop(1) and code.push(Kind.OTHER, Kind.OTHER),
-        "WITH_EXCEPT_START": lambda code, i: code.push(Kind.NEW),
-        "POP_EXCEPT": lambda code, i: code.pop(1) and None,
-        "RERAISE": lambda code, i: [],
-    }
-)
-
-
-@rule("CHECK_EXC_MATCH")
-def _check_match(code: Code, i: dis.Instruction) -> Ways:
-    (of,) = code.pop(1)
-    if not (isinstance(of, Known) and of.value is AttributeError):
-        refuse(GraphBreak.OWN_HANDLES, f"handles {described(of)}")
     return code.push(Kind.NEW)
 
 

@@ -24,7 +24,6 @@ class Kind(enum.Enum):
     """Of these an array, or a number of NumPy's: what a mask chooses of it is a copy."""
     MASK = "whether a comparison holds"
     """Of these a truth value, or an array of such."""
-    FUNCTION = "a function that it defines"
     COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"
     TEXT = "a string that the function formats"
     STATE = "a context of numpy.errstate"
@@ -72,15 +71,6 @@ class Options:
 
 class Filling(Options):
     """An empty dictionary that is nowhere but on the stack, as with lists."""
-
-
-@dataclass(frozen=True)
-class Applied:
-    """A partial application that the function makes."""
-
-    callee: Any
-    args: tuple[Any, ...]
-    names: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)

@@ -28,23 +28,6 @@ if TYPE_CHECKING:
     from gpusched.graph.safety.outside import Outside
 
 
-_PLAIN = (
-    *SCALARS, bool, bytes, complex, dict, float, frozenset, functools.partial, int, list, np.dtype,
-    np.ndarray, np.ufunc, range, set, slice, str, tuple, type, types.BuiltinFunctionType,
-    types.FunctionType, types.ModuleType,
-)  # fmt: skip
-
-
-@functools.cache
-def _plain_attributes() -> frozenset[str]:
-    return frozenset(name for kind in _PLAIN for name in dir(kind))
-
-
-def is_plain_attribute(name: str) -> bool:
-    """Return whether values of Python's and of NumPy's types have, or may have, an attribute."""
-    return name.startswith("__") or name in _plain_attributes()
-
-
 class Unsafe(Exception):
     """Says why a function may not be given lazy chunks, and in which line once `placed`."""
 

@@ -25,7 +25,6 @@ from gpusched.graph.safety.kinds import ATTRIBUTES, CONSTANTS
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.catalogue import has
 from gpusched.record.chunk import (
-    LackingError,
     LazyChunk,
     chunks_in,
     is_scalar,
@@ -45,8 +44,6 @@ def stand_in(function: Any, recorder: Recorder) -> Any:
 
     It keeps no recorder, and with it no arrays: functions hold each other until they are collected.
     """
-    if function is AttributeError:
-        return LackingError
     if any(function is each for each in _FILLING):
         return partial(_filled, ref(recorder), function)
     make = _STANDING.get(id(function))
