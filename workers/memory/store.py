@@ -97,6 +97,10 @@ class Store(MutableMapping[Key, object]):
         self._waiting = False
         self._freezing: tuple[object, threading.Event] = _NOTHING, threading.Event()
         """The key whose value is on its way from the device to host memory, and its arrival."""
+        self._going_down: object = _NOTHING
+        """The key whose value is being moved down."""
+        self._gone: set[Key] = set()
+        """That key, if it was deleted meanwhile: zict drops its value where it arrives."""
         self._mover = ThreadPoolExecutor(1, thread_name_prefix="gpusched-mover")
         self.closed = False
         self._stopped = False
@@ -112,6 +116,8 @@ class Store(MutableMapping[Key, object]):
             self.on_device.set_noevict(key, value)
         else:
             self._put_on_host(key, value)
+        with self._lock:
+            self._gone.discard(key)
         self._tidy()
 
     def replace(self, key: Key, value: object, other: object) -> None:
@@ -153,12 +159,15 @@ class Store(MutableMapping[Key, object]):
             raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
-        return key in self.on_device if key in self._device_keys else key in self.host
+        if key in self._device_keys:
+            return key in self.on_device
+        # In this order: a key is gone for as long as its value may be in a lower tier.
+        return key not in self._gone and key in self.host
 
     def __iter__(self) -> Iterator[Key]:
-        on_device = set(self._device_keys)
+        on_device, gone = set(self._device_keys), set(self._gone)
         yield from on_device
-        yield from (key for key in self.host if key not in on_device)
+        yield from (key for key in self.host if key not in on_device and key not in gone)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -272,6 +281,11 @@ class Store(MutableMapping[Key, object]):
 
     def _forget(self, key: Key) -> bool:
         buffer = self.on_device if key in self._device_keys else self.host
+        with self._lock:
+            if key in self._gone:
+                return False
+            if key == self._going_down:
+                self._gone.add(key)
         try:
             del buffer[key]
         except KeyError:
@@ -416,15 +430,19 @@ class Store(MutableMapping[Key, object]):
 
     def _evict(self, fast: zict.LRU[Key, Any], key: Key) -> int:
         """Move a value out of one tier, and return its bytes; 0 if it was deleted meanwhile."""
-        if fast is self.host.fast:
-            return int(fast.evict(key)[2])
         done = threading.Event()
-        self._freezing = key, done
+        with self._lock:
+            self._going_down = key
+        if fast is self.on_device.fast:
+            self._freezing = key, done
         try:
             return int(fast.evict(key)[2])
         finally:
             self._freezing = _NOTHING, done
             done.set()
+            with self._lock:
+                self._going_down = _NOTHING
+                self._gone.discard(key)
 
     def _say_full(self, error: OSError) -> None:
         if self.disk_error is None:

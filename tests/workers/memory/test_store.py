@@ -62,6 +62,38 @@ def test_is_a_mapping_where_nothing_stays_in_memory(make: Make) -> None:
     check_mapping(make(host_limit=0))
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_value_that_is_deleted_while_its_file_is_written_is_gone_at_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    written, go_on = threading.Event(), threading.Event()
+    write = SpillFiles.__setitem__
+
+    def slowly(files: SpillFiles, key: Key, value: object) -> None:
+        write(files, key, value)
+        written.set()
+        assert go_on.wait(PATIENCE)
+
+    store = make(host_limit=0)
+    monkeypatch.setattr(SpillFiles, "__setitem__", slowly)
+    store["a"] = kib(10, 1)
+    try:
+        assert written.wait(PATIENCE)
+        del store["a"]
+        assert ("a" in store, len(store), list(store)) == (False, 0, [])
+        with pytest.raises(KeyError):
+            del store["a"]
+        if again:
+            store["a"] = kib(10, 2)
+            assert ("a" in store, list(store)) == (True, ["a"])
+    finally:
+        go_on.set()
+    settle(store)
+    assert list(store) == ["a"] * again
+    if again:
+        np.testing.assert_array_equal(store["a"], kib(10, 2))
+
+
 @pytest.mark.parametrize("limit", [0, 30 * KIB])
 def test_threads_with_keys_of_their_own(make: Make, limit: int) -> None:
     check_different_keys_threadsafe(make(host_limit=limit))
