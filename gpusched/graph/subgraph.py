@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -51,8 +51,8 @@ def fused_into(node: Any) -> Collection[Any]:
     return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
 
 
-def made_of(node: Any) -> Iterator[Any]:
-    """Yield the nodes that a task is made of that others are not fused into; itself if it is one.
+def made_of(node: Any) -> Sequence[Any]:
+    """Return the nodes that a task is made of that others are not fused into; itself if it is one.
 
     Examples
     --------
@@ -63,10 +63,8 @@ def made_of(node: Any) -> Iterator[Any]:
     [<built-in function abs>, <built-in function max>]
     """
     if type(node) is not Task or node.func is not execute_subgraph:
-        yield node
-        return
-    for each in node.args[0].values():
-        yield from made_of(each)
+        return (node,)
+    return [each for inner in node.args[0].values() for each in made_of(inner)]
 
 
 def last_task(node: Any) -> Task | None:

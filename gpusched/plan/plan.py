@@ -272,7 +272,11 @@ def substitute(structure: Any, registers: Registers) -> Any:
     if found is Register:
         return structure.fetch(registers)
     if found is list or found is tuple:
-        return found([substitute(item, registers) for item in structure])
+        # Most items are registers: a call less for each.
+        return found([
+            item.fetch(registers) if type(item) is Register else substitute(item, registers)
+            for item in structure
+        ])  # fmt: skip
     if found is dict:
         return {key: substitute(value, registers) for key, value in structure.items()}
     return structure.filled(registers) if found is Spread else structure

@@ -55,6 +55,8 @@ class Sizes:
         self._chunks = {n: layers[n].collection_annotations.get("chunks") for n in told}
         self._grids: dict[tuple[Any, ...], tuple[int, Any]] = {}
         """By the keys of all chunks: what `grid` returns, of arrays that passes have made."""
+        self._left: dict[Any, int | None] = {}
+        """What first steps of a layer leave of a chunk, by their names, axes and functions."""
         self.annotated = {n for n, layer in layers.items() if getattr(layer, "annotations", None)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
         self.largest = max(filter(None, map(_nbytes, self._told.values())), default=0)
@@ -66,6 +68,7 @@ class Sizes:
         longest = shape if told is None else tuple(map(max, told[1], shape))
         self._told[name] = itemsize, longest
         self._chunks.pop(name, None)
+        self._left.clear()
 
     def add_grid(self, keys: Sequence[Any], itemsize: int, chunks: Any) -> None:
         """Note what `grid` returns of the chunks of an array, which a pass has made."""
@@ -170,6 +173,13 @@ class Sizes:
         or, of means and moments, counts, totals and powers from the second on; of variances, the
         mean in two parts as well.
         """
+        name = node.key[0] if type(node.key) is tuple and node.key else node.key
+        alike = name, node.kwargs["axis"], id(node.func)
+        if alike not in self._left:
+            self._left[alike] = self._left_of(node)
+        return self._left[alike]
+
+    def _left_of(self, node: Any) -> int | None:
         told = self._told.get(layer_of(node.key))
         axes = node.kwargs["axis"]
         if told is None or not all(0 <= axis < len(told[1]) for axis in axes):

@@ -30,7 +30,7 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
     seeing: dict[Any, bool] = {}
     found = {key for key in wanted if type(key) is tuple}
     for node in graph.values():
-        if any(type(each) is Task and _sees(each, seeing) for each in made_of(node)):
+        if any([type(each) is Task and _sees(each, seeing) for each in made_of(node)]):
             found |= node.dependencies
     if not found:
         return graph
@@ -41,15 +41,16 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
         node = graph.get(key)
         if not isinstance(node, GraphNode):
             continue
-        # What a join copies has its own layout there.
-        reached = node.dependencies - copied(node) - found
-        waiting += reached
-        found |= reached
+        reached = node.dependencies - found
         if type(node) is Task and type(node.func) is Program:
             program = programs.get(node.func)
             if program is None:
                 program = programs[node.func] = node.func.shown()
             result[key] = Task(key, program, *node.args, _data_producer=node.data_producer)
+        else:  # What a join copies has its own layout there.
+            reached -= copied(node)
+        waiting += reached
+        found |= reached
     return result
 
 
