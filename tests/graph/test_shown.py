@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import Task, TaskRef
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
 from gpusched.graph.programs.program import Program
-from gpusched.graph.programs.showing import shown
+from gpusched.graph.programs.showing import show
 from gpusched.graph.running.calling import Calling
 from gpusched.plan import tiers
 from gpusched.plan.plan import Plan, Register
@@ -189,7 +189,20 @@ def test_numpy_is_not_asked_where_no_array_comes_out(runs: list[Calling]) -> Non
 def test_a_program_without_steps_has_the_layout_of_what_it_is_given() -> None:
     # Such as a chunk that `rechunk` leaves as it is, in a graph that is optimised again.
     same = Task(("y", 0), Program((), 1), TaskRef("x"))
-    assert shown({same.key: same}, [same.key])[same.key].func is same.func
+    graph = {same.key: same}
+    show(graph, [same.key], dict(graph))
+    assert graph[same.key].func is same.func
+
+
+def test_tasks_of_others_are_left_as_they_are() -> None:
+    double = ProgramStep(np.multiply, (Register(0), 2), {}, recorded=True)
+    given = Task(("y", 0), Program((double,), 1), TaskRef("x"))
+    own = Task(("z", 0), given.func, TaskRef("x"))
+    graph = {given.key: given, own.key: own}
+    show(graph, [given.key, own.key], {given.key: given})
+    assert graph[own.key] is own
+    assert graph[given.key].func is own.func is given.func.shown()
+    assert given.func is not own.func
 
 
 def joins(items: Any, dtype: Any) -> Any:

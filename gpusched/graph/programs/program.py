@@ -66,7 +66,6 @@ class Program(ByToken):
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
-        self._guards = tuple({step.taken.register for step in steps if step.taken is not None})
         self.received = False
         """Whether another process has sent it."""
         self.names: dict[tuple[str, str], Any] = {}
@@ -106,7 +105,7 @@ class Program(ByToken):
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 # What runs before a segment may change what it calls.
-                if self._guards and not all([inputs[k].holds() for k in self._guards]):
+                if segment.guards and not all([inputs[k].holds() for k in segment.guards]):
                     segment = segment.as_it_is(inputs)
                 if placing is None:
                     segment.run(registers)

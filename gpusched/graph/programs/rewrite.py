@@ -47,7 +47,7 @@ from gpusched.graph.programs.functiontraits import (
 )
 from gpusched.graph.programs.kept import lasting_form
 from gpusched.graph.programs.program import Program, keep, lasts
-from gpusched.graph.programs.showing import shown
+from gpusched.graph.programs.showing import show
 from gpusched.graph.programs.templates import Templates, frozen, is_constant
 from gpusched.graph.running.decisions import Remaining
 from gpusched.graph.running.inputs import describe
@@ -94,10 +94,8 @@ def rewrite(
     )
     # What each call of a program was is noted of each task.
     rewritten = labelled if events.active else templates.rewrite
-    found = shown(
-        {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()},
-        wanted,
-    )
+    found = {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()}
+    show(found, wanted, graph)
     _count(found.values())
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusched.adapters.tasks import (
@@ -20,21 +20,28 @@ from gpusched.graph.subgraph import copied, made_of
 from gpusched.record.steps import ProgramStep
 
 
-def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
-    """Return a graph whose programs lay their results out as NumPy does, where that may be seen.
+def show(graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any]) -> None:
+    """Have programs of a graph lay their results out as NumPy does, where that may be seen.
 
     A function that is not recorded sees what comes to it by way of any other tasks, too, and may
     see chunks that are results, as those of `persist` are: what `compute` joins is a new array,
     as is what `concatenate3` and `concatenate_shaped` do.
+
+    Parameters
+    ----------
+    graph
+        dask's nodes by key, rewritten; changed in place.
+    wanted
+        Keys of the results.
+    before
+        The nodes before they were rewritten, which belong to others.
     """
     seeing: dict[Any, bool] = {}
     found = {key for key in wanted if type(key) is tuple}
     for node in graph.values():
         if any([type(each) is Task and _sees(each, seeing) for each in made_of(node)]):
             found |= node.dependencies
-    if not found:
-        return graph
-    result, waiting = dict(graph), list(found)
+    waiting, others = list(found), set(map(id, before.values()))
     programs: dict[Program, Program] = {}
     while waiting:
         key = waiting.pop()
@@ -46,12 +53,14 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
             program = programs.get(node.func)
             if program is None:
                 program = programs[node.func] = node.func.shown()
-            result[key] = Task(key, program, *node.args, _data_producer=node.data_producer)
+            if id(node) in others:
+                graph[key] = Task(key, program, *node.args, _data_producer=node.data_producer)
+            else:
+                node.func = program
         else:  # What a join copies has its own layout there.
             reached -= copied(node)
         waiting += reached
         found |= reached
-    return result
 
 
 def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:

@@ -20,6 +20,9 @@ from gpusched.plan.plan import Plan, Registers, last_uses
 from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep
 
+Ends = tuple[tuple[int, ...], ...]
+"""By call, the registers that nobody reads after it."""
+
 
 class Calling:
     """Calls the functions of a segment.
@@ -46,9 +49,8 @@ class Calling:
         self._kept = kept
         self._outputs = outputs
         self.last_uses = self._last_uses(steps)
-        """By call, the registers that nobody reads after it."""
 
-    def _last_uses(self, steps: Steps) -> tuple[tuple[int, ...], ...]:
+    def _last_uses(self, steps: Steps) -> Ends:
         return last_uses([{register, *step.registers} for register, step in steps], self._kept)
 
     def one_by_one(self, registers: Registers, reported: bool = False) -> None:
@@ -62,8 +64,7 @@ class Calling:
             Whether NumPy is to report floating-point errors.
         """
         self._cut_off(registers)
-        for where, blocks in self._with_windows:
-            steps, ends = self.steps[where], self.last_uses[where]
+        for steps, ends, blocks in self._with_windows:
             if blocks is None or blocks.run_aloud(registers, reported) is not None:
                 call_each(steps, ends, registers, reported)
                 continue
@@ -71,14 +72,18 @@ class Calling:
                 registers[gone] = None
 
     @cached_property
-    def _with_windows(self) -> list[tuple[slice, Blocks | None]]:
-        """The calls in their order: those on sliding windows, which run on blocks, and others."""
+    def _with_windows(self) -> list[tuple[Steps, Ends, Blocks | None]]:
+        """The calls in their order: those on sliding windows, which run on blocks, and others.
+
+        With each, the registers that nobody reads after it.
+        """
         if not any(step.function is sliding_window_view for _, step in self.steps):
-            return [(slice(0, len(self.steps)), None)]
+            return [(self.steps, self.last_uses, None)]
         return [
-            (where, part if isinstance(part, Blocks) and part.has_windows else None)
+            (self.steps[where], self.last_uses[where],
+             part if isinstance(part, Blocks) and part.has_windows else None)
             for where, part in parts(self.steps, self._outputs)
-        ]
+        ]  # fmt: skip
 
     def on_blocks(self, registers: Registers, plan: Plan | None = None) -> None:
         """Call the functions, those on blocks of their arrays that can run so.
@@ -151,7 +156,7 @@ def _tried(calls: Unfused, registers: Registers) -> bool:
 
 def call_each(
     steps: Steps,
-    last_uses: tuple[tuple[int, ...], ...],
+    last_uses: Ends,
     registers: Registers,
     reported: bool = False,
 ) -> None:
@@ -168,8 +173,7 @@ class Unfused:
     """A segment's steps in the order in which they run without kernels."""
 
     steps: Steps
-    last_uses: tuple[tuple[int, ...], ...]
-    """By step, the registers that nobody reads after it."""
+    last_uses: Ends
     parts: list[tuple[slice, Blocks | None]]
     """Those of them that can run on one block after the other, and None for what is between."""
     more: int = 0

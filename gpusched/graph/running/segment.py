@@ -104,6 +104,8 @@ class Segment:
         """Calls of the user's functions."""
         self.users = {r for r, step in steps if recorded and not known(step.function)}
         """Results of functions of the user's, which may compute what they only want checked."""
+        self.guards = tuple({step.taken.register for _, step in steps if step.taken is not None})
+        """Inputs that notice changes of the partial applications that were taken apart here."""
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
