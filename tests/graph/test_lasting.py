@@ -363,6 +363,20 @@ def test_guards_are_those_of_the_graph_s_own_functions():
             assert optimised.compute(scheduler="sync")[1] == 102 + k
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_holds_partial_applications_is_each_graph_s_own(keeps):
+    def made():
+        inner = partial(np.multiply, 3.0)
+        outer = partial(inner) if keeps else compose(np.abs, inner)
+        return inner, da.from_array(np.arange(24.0), chunks=8).map_blocks(outer, dtype=float) + 1
+
+    with enable():
+        for _ in range(3):
+            inner, x = made()
+            assert x.compute(scheduler="sync")[1] == 4
+            inner.__setstate__((np.add, (100.0,), {}, {}))
+
+
 def test_functions_of_the_users_are_translated_by_each_graph(monkeypatch):
     def compute():
         x = da.from_array(X, chunks=10_000)

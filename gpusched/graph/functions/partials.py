@@ -66,6 +66,21 @@ def bare(function: Any) -> Any:
     return function
 
 
+def levels(function: Any) -> Iterator[Any]:
+    """Yield a `functools.partial`, and those that it is one of.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.functions.partials import levels
+    >>> [each.keywords for each in levels(partial(partial(int, base=2)))]
+    [{'base': 2}]
+    """
+    while type(function) is partial:
+        yield function
+        function = function.func
+
+
 def parts(function: Any) -> Iterable[Any]:
     """Yield the functions that partial applications and compositions call in the end.
 
@@ -155,7 +170,9 @@ class Guard:
     def __init__(self, functions: tuple[Any, ...]) -> None:
         self.functions = functions
         self._found: tuple[Any, ...] | None = tuple(
-            level for function in functions for level in _levels(function)
+            (level, level.func, level.args, tuple(level.keywords.items()))
+            for function in functions
+            for level in levels(function)
         )
 
     def holds(self) -> bool:
@@ -191,12 +208,6 @@ class Guard:
 
 
 _MISSING = object()
-
-
-def _levels(function: Any) -> Iterator[tuple[Any, ...]]:
-    while type(function) is partial:
-        yield function, function.func, function.args, tuple(function.keywords.items())
-        function = function.func
 
 
 def _received(changed: tuple[Any, ...] = ()) -> Guard:

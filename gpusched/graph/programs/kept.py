@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpusched.graph.functions.libraries import found_by_name
-from gpusched.graph.functions.partials import COMPOSED
+from gpusched.graph.functions.partials import COMPOSED, levels
 from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.templates import (
     Signatures,
@@ -97,13 +97,14 @@ class LastingForm(Signatures):
             return
         program, places = template
         numbers = {id(each): k for k, each in enumerate(self._partials)}
-        try:
-            given: list[Given] = [
-                p if isinstance(p, int) else tuple([numbers[id(f)] for f in p.value.functions])
-                for p in places
-            ]
-        except KeyError:  # A guard has functions that the form does not show.
+        guarded = [place.value.functions for place in places if not isinstance(place, int)]
+        # What else holds partial applications would be called as this graph has left it.
+        if numbers.keys() != {id(level) for each in guarded for f in each for level in levels(f)}:
             return
+        given: list[Given] = [
+            p if isinstance(p, int) else tuple([numbers[id(f)] for f in p.value.functions])
+            for p in places
+        ]
         if program.lasts:
             _kept[self._key] = weakref.ref(program), given
 
