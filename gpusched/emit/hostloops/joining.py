@@ -122,7 +122,7 @@ class Joining(Nest):
             for name in moving:
                 self.write(f"{row0[name]}_row{row} = shift({row0[name]}, {row} * {name}_s{level})")
             for name in taken:
-                distance = f"{self.label_of(str(row))} * {name}_s{level}"
+                distance = f"{self.label(self.label_index(str(row)))} * {name}_s{level}"
                 self.write(f"{row0[name]}_row{row} = shift({before[name]}, {distance})")
         for row, self.current in enumerate(each_row):
             self.hoist(self.still, str(row or ""))
@@ -136,11 +136,11 @@ class Joining(Nest):
         labelled = self.kernel.gathered if level == self.kernel.label_loop else ()
         return [self.inputs[number] for number in labelled]
 
-    def label_of(self, row: str) -> str:
-        """Return in source the label of a row, counted from where the labels are now."""
+    def label_index(self, row: str) -> str:
+        """Return in source where the label of a row is, seen from where the labels are now."""
         level, number = self.kernel.label_loop, self.kernel.labels
         assert number is not None
-        return self.label(f"{row} * {self.inputs[number]}_s{level}")
+        return f"{row} * {self.inputs[number]}_s{level}"
 
     def join_first(self, k: int, value: str, places: Sequence[str], row: str) -> None:
         """Join a value of a row to the first one at its place: rows come in their order."""
@@ -223,26 +223,15 @@ class LabelledRows(Joining):
         self.write("stop = 0")
         self.open(f"while stop < n{level}:")
         self.write("first, stop = stop, stop + 1")
-        same = f"{self.label_of('stop')} == {self.label_of('first')}"
-        with self.block(f"while stop < n{level} and {same}:"):
+        labels = [self.label(self.label_index(row)) for row in ("stop", "first")]
+        with self.block(f"while stop < n{level} and {' == '.join(labels)}:"):
             self.write("stop = stop + 1")
-        self.to_label("first")
+        self.to_label(self.label_index("first"))
         return "first", "stop"
 
     def enter(self, level: int) -> None:
         """Move operands to where a loop is; those at the label's places only once for a label."""
-        if level != self.kernel.label_loop:
+        if level == self.kernel.label_loop and self.together > 1:
+            self.move([level], f"_{level}", self.taken)
+        else:
             super().enter(level)
-            return
-        self.move([level], f"_{level}", self.taken)
-        if self.together == 1:
-            self.to_label(f"i{level}")
-
-    def to_label(self, row: str) -> None:
-        """Move operands to the places of a row's label, if there are such."""
-        self.write(f"label = {self.label_of(row)}")
-        if self.kernel.segmented:
-            self.open("if label >= 0:")
-            for name in self.outputs:
-                self.advance(name, f"label * {name}_s{self.kernel.label_loop}", "_label")
-        self.move_gathered()

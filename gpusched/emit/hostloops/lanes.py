@@ -75,14 +75,6 @@ class Segmented(Nest):
         super().__init__(kernel)
         self.level = kernel.loops.index("reduce")
 
-    def enter_label(self) -> None:
-        """Move inputs and outputs to the label's places, where there are such."""
-        self.write(f"label = {super().label('0')}")
-        self.open("if label >= 0:")
-        self.move_gathered()
-        for name in self.outputs:
-            self.advance(name, f"label * {name}_s{self.level}", f"_{self.level}")
-
     def label(self, index: str) -> str:
         """Return in source the label of an element, which the loop has read."""
         return "label"

@@ -109,11 +109,16 @@ class Nest(Lines):
         """Move what a loop moves to where it is now."""
         self.move([level], f"_{level}", self.operands)
         if level == self.kernel.label_loop:
-            self.enter_label()
+            self.to_label("0")
 
-    def enter_label(self) -> None:
-        """Move what is read where labels say to where the label of the loop's iteration says."""
-        self.write(f"label = {self.label('0')}")
+    def to_label(self, index: str) -> None:
+        """Move operands to the places of the label at an index; those below 0 have no results."""
+        self.write(f"label = {super().label(index)}")
+        if self.kernel.segmented:
+            self.open("if label >= 0:")
+            level = self.kernel.label_loop
+            for name in self.outputs:
+                self.advance(name, f"label * {name}_s{level}", f"_{level}")
         self.move_gathered()
 
     def element(self, name: str, index: str) -> str:

@@ -22,7 +22,7 @@ def kernel(a, b, out, n0, n1, a_s0, b_s0, out_s0):
                 stop = stop + 1
             label = b[first * b_s0]
             if label >= 0:
-                out_label = shift(out_block, label * out_s0)
+                out_0 = shift(out_block, label * out_s0)
                 for i0 in range(first, stop - 3, 4):
                     a_0 = shift(a_block, i0 * a_s0)
                     a_0_row1 = shift(a_0, 1 * a_s0)
@@ -30,16 +30,16 @@ def kernel(a, b, out, n0, n1, a_s0, b_s0, out_s0):
                     a_0_row3 = shift(a_0, 3 * a_s0)
                     for i in range(count):
                         value0 = point(a_0[i])
-                        out_label[i] = out_label[i] + value0
+                        out_0[i] = out_0[i] + value0
                         value0 = point(a_0_row1[i])
-                        out_label[i] = out_label[i] + value0
+                        out_0[i] = out_0[i] + value0
                         value0 = point(a_0_row2[i])
-                        out_label[i] = out_label[i] + value0
+                        out_0[i] = out_0[i] + value0
                         value0 = point(a_0_row3[i])
-                        out_label[i] = out_label[i] + value0
+                        out_0[i] = out_0[i] + value0
                 for i0 in range(stop - (stop - first) % 4, stop):
                     a_0 = shift(a_block, i0 * a_s0)
                     for i in range(count):
                         value0 = point(a_0[i])
-                        out_label[i] = out_label[i] + value0
+                        out_0[i] = out_0[i] + value0
     return floating_point_errors() & 9

@@ -21,9 +21,10 @@ def kernel(a, b, out, s0, n0, n1, a_s0, a_s1, b_s0, out_s0):
         out_block = shift(out, start)
         for i0 in range(n0):
             a_0 = shift(a_block, i0 * a_s0)
-            label = b[i0 * b_s0]
+            b_0 = shift(b, i0 * b_s0)
+            label = b_0[0]
             if label >= 0:
-                out_label = shift(out_block, label * out_s0)
+                out_0 = shift(out_block, label * out_s0)
                 for i in range(count):
                     value0 = point(element(a_0, i * a_s1), s0)
-                    out_label[i] = last_number(out_label[i], value0)
+                    out_0[i] = last_number(out_0[i], value0)
