@@ -13,7 +13,6 @@ import numpy as np
 from gpusched.adapters.tasks import DataNode, Task, TaskRef
 from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.independence import Divided, Reduced, results
-from gpusched.graph.passes.cutting import piece_of
 from gpusched.graph.passes.families import Family, Place, family_of
 from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sizes import Sized
@@ -38,6 +37,8 @@ class Families:
     ----------
     table
         The graph.
+    pieces
+        By the keys of tasks that do nothing else, which slices of a chunk they cut off.
 
     Notes
     -----
@@ -45,9 +46,10 @@ class Families:
     task and each edge is looked at a constant number of times.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, pieces: Mapping[Any, tuple[slice, ...]]) -> None:
         self._table = table
         self._tasks = table.tasks
+        self._pieces = pieces
         self._wanted = set(table.wanted)
         self.places: dict[Any, tuple[Family, Place]] = {}
         """By the keys of members: their families, and where they are in the grids."""
@@ -70,9 +72,9 @@ class Families:
     def find_cuts(self) -> None:
         """Note the chunks that are cut into pieces of which each element is in one."""
         found: defaultdict[Any, dict[Any, tuple[slice, ...]]] = defaultdict(dict)
-        for key, node in self._tasks.items():
-            index = piece_of(node)
-            if index is not None and self._may_go(key, node):
+        for key, index in self._pieces.items():
+            node = self._tasks[key]
+            if self._may_go(key, node):
                 (source,) = node.dependencies
                 found[source, layer_of(key), len(index)][key] = index
         for (source, _, ndim), group in found.items():

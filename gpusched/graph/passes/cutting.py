@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -217,6 +217,12 @@ def piece_of(node: Any) -> tuple[slice, ...] | None:
         and 0 <= i.start < i.stop for i in index
     )  # fmt: skip
     return index if plain else None
+
+
+def pieces_in(tasks: Mapping[Any, Any]) -> dict[Any, tuple[slice, ...]]:
+    """Return which slices of a chunk each task of a graph cuts off that does nothing else."""
+    found = ((key, piece_of(node)) for key, node in tasks.items())
+    return {key: index for key, index in found if index is not None}
 
 
 def cut_off(task: Task, large: Any, itemsize: int, lengths: Lengths) -> int | None:

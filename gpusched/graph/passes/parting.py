@@ -68,15 +68,20 @@ def _cuts(node: Any, inner: Mapping[Any, Any]) -> bool:
 # Reductions of pieces -----------------------------------------------------------------------
 
 
-def parted_pieces(table: Table) -> Table | None:
+def parted_pieces(table: Table, pieces: Mapping[Any, Index]) -> Table | None:
     """Return a graph in which pieces that are reduced, and what joins them, are no part of others.
 
     None if there are no such pieces. Most pieces are joined with those of other chunks, or reduced
     along other axes than those along which chunks are cut: nothing is taken apart for these.
+
+    Parameters
+    ----------
+    table
+        The graph.
+    pieces
+        By the keys of tasks that do nothing else, which slices of a chunk they cut off.
     """
     tasks = table.tasks
-    found = {key: piece_of(node) for key, node in tasks.items()}
-    pieces = {key: index for key, index in found.items() if index is not None}
     cut = _begun(pieces.values())
 
     def reduces_pieces(node: Any) -> bool:

@@ -173,8 +173,7 @@ class Sizes:
         or, of means and moments, counts, totals and powers from the second on; of variances, the
         mean in two parts as well.
         """
-        name = node.key[0] if type(node.key) is tuple and node.key else node.key
-        alike = name, node.kwargs["axis"], id(node.func)
+        alike = _layer(node.key), node.kwargs["axis"], id(node.func)
         if alike not in self._left:
             self._left[alike] = self._left_of(node)
         return self._left[alike]

@@ -32,6 +32,7 @@ from gpusched.adapters.tasks import (
 from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.independence import Reduced
 from gpusched.graph.passes.alike import Families, are_windows
+from gpusched.graph.passes.cutting import pieces_in
 from gpusched.graph.passes.families import Family, Place, coarse, nested
 from gpusched.graph.passes.grouping import tiny_bytes
 from gpusched.graph.passes.joins import joined, with_chunks
@@ -81,21 +82,22 @@ def unsplit(table: Table) -> Table:
     Where members take of several chunks of one array, what is used of these is joined first: no
     more than what all of them take together, which is looked at as any whole.
     """
-    apart = parted_pieces(table)
+    pieces = pieces_in(table.tasks)
+    apart = parted_pieces(table, pieces)
     if apart is not None:
-        attempt = _Unsplitting(replace(apart, apart=Counter()))
+        attempt = _Unsplitting(replace(apart, apart=Counter()), pieces_in(apart.tasks))
         found = attempt.run()
         if attempt.reduces_wholes:
             table.apart.update(found.apart)
             return replace(found, apart=table.apart)
-    return _Unsplitting(table).run()
+    return _Unsplitting(table, pieces).run()
 
 
 class _Unsplitting:
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, pieces: Mapping[Any, tuple[slice, ...]]) -> None:
         self._table = table
         self._tasks = table.tasks
-        self._families = Families(table)
+        self._families = Families(table, pieces)
         self._trees: dict[Any, Tree] = {}
         """By their roots: trees that join what is left of all pieces of some chunks."""
         self.reduces_wholes = False
