@@ -81,14 +81,15 @@ class LastingForm(Signatures):
             If no graph has left any.
         """
         found = _kept[self._key]
-        program = None if found is None else found[0]()
-        if found is not None and program is None:
-            raise KeyError(self._key)
         _kept[self._key] = found
-        if found is None or program is None:
+        if found is None:
             return None
+        made, given = found
+        program = made()
+        if program is None:
+            raise KeyError(self._key)
         keep(program)
-        return program, tuple([p if isinstance(p, int) else self._guard(p) for p in found[1]])
+        return program, tuple([p if isinstance(p, int) else self._guard(p) for p in given])
 
     def keep(self, template: Template | None) -> None:
         """Leave a template for other graphs, if its program is kept, too."""

@@ -41,7 +41,7 @@ def show(graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any]
     for node in graph.values():
         if any([type(each) is Task and _sees(each, seeing) for each in made_of(node)]):
             found |= node.dependencies
-    waiting, others = list(found), set(map(id, before.values()))
+    waiting = list(found)
     programs: dict[Program, Program] = {}
     while waiting:
         key = waiting.pop()
@@ -53,7 +53,7 @@ def show(graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any]
             program = programs.get(node.func)
             if program is None:
                 program = programs[node.func] = node.func.shown()
-            if id(node) in others:
+            if key in before and before[key] is node:
                 graph[key] = Task(key, program, *node.args, _data_producer=node.data_producer)
             else:
                 node.func = program
