@@ -24,6 +24,7 @@ from gpusched.graph.passes.fitting import check, note
 from gpusched.graph.passes.grouping import limits, tiny_bytes
 from gpusched.graph.passes.items import taken_inside
 from gpusched.graph.passes.merging import merge_bytes, merged
+from gpusched.graph.passes.recomputing import recomputed
 from gpusched.graph.passes.sizes import Sizes
 from gpusched.graph.passes.table import PASSES, Table
 from gpusched.graph.programs.functiontraits import Functions
@@ -135,7 +136,7 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
             if parted is not table:
                 table = without_links(parted)
     table = absorbed(table, small)
-    found = merged(table, least)
+    found = merged(recomputed(table, least), least)
     if not few or found is not table:
         found = without_links(found, joins=True)
     return cut_together(found, small, least)

@@ -163,10 +163,21 @@ def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
         np.testing.assert_allclose(value, plain, rtol=1e-6 if dtype == "float32" else 1e-14)
 
 
-def test_reductions_of_what_is_computed_for_them_stay_apart() -> None:
+def test_reductions_of_what_takes_long_stay_apart() -> None:
     """Each computes it in its own loop, and none is written."""
-    x = numbers()
-    assert not merged_keys(np.sqrt(x).sum(axis=0), (x * 2 + 1).max(axis=0))
+    x = numbers(400)
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
+        assert not merged_keys(np.exp(x).sum(axis=0), (x * 2 + 1).max(axis=0))
+
+
+def test_reductions_of_what_is_cheap_are_one_task() -> None:
+    x = numbers(400)
+    results = np.sqrt(x).sum(axis=0), (x * 2 + 1).max(axis=0), (x - 1).std(axis=0)
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
+        assert len(merged_keys(*results)) == CHUNKS
+        found = run(*results)
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-13)
 
 
 def normalised(block: Any, axis: Any = None, keepdims: Any = None) -> Any:

@@ -17,7 +17,7 @@ from gpusched.adapters.tasks import List, Task, TaskRef, is_list
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
 from gpusched.graph.functions.partials import applied, bare
-from gpusched.graph.subgraph import key_of_argument, layer_of, leaves, references
+from gpusched.graph.subgraph import key_of_argument, last_task, layer_of, leaves, references
 
 _SUM, _PRODUCT = (chunk.sum,), (chunk.prod,)
 STEPS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
@@ -70,6 +70,22 @@ def is_first_step(task: Task) -> bool:
     if type(axes) is not tuple or task.kwargs.get("keepdims") is not True:
         return False
     return id(bare(task.func)) in _AFTER and all(type(axis) is int for axis in axes)
+
+
+def reduces(task: Any) -> bool:
+    """Return whether a task ends with what looks like the first step of a reduction.
+
+    Functions of the user's own may have the same options, and reduce nothing.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.functions.reductionsteps import reduces
+    >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
+    True
+    """
+    last = last_task(task)
+    return last is not None and {"axis", "keepdims"} <= last.kwargs.keys()
 
 
 def is_of_reductions(function: Any) -> bool:

@@ -15,13 +15,14 @@ from operator import getitem
 from typing import Any
 
 from gpusched import config
-from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
+from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functions.known import together
-from gpusched.graph.functions.reductionsteps import is_first_step
+from gpusched.graph.functions.reductionsteps import is_first_step, reduces
 from gpusched.graph.passes.chains import cuts
+from gpusched.graph.passes.recomputing import is_light
 from gpusched.graph.passes.table import Table, block_of, key_of
-from gpusched.graph.programs.functiontraits import called, worthwhile
+from gpusched.graph.programs.functiontraits import is_recorded, worthwhile
 from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, operands
 from gpusched.quantities import read_bytes
 from gpusched.roles import cluster_threads, threads
@@ -236,7 +237,7 @@ class _Merging:
         if reason is None and reduces(node) and not _is_first_of_piece(node):
             # A loop that computes much and joins several results is slower than a loop for each.
             reason = JOINED
-        elif reason is None and not self._is_recorded(node):
+        elif reason is None and not is_recorded(node, self._functions):
             reason = NOT_RECORDED
         if reason is not None:
             self._note_apart(reason, operands)
@@ -247,19 +248,6 @@ class _Merging:
         users = self._table.users
         if any(users[k] > 1 and self._nbytes(k) >= self._least for k in operands):
             self._table.note("merge", reason)
-
-    def _is_recorded(self, node: Task) -> bool:
-        if node.func is execute_subgraph:
-            return all(self._is_recorded(n) for n in node.args[0].values() if isinstance(n, Task))
-        inner = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, Task)]
-        return self._is_quick(node) and all(map(self._is_recorded, inner))
-
-    def _is_quick(self, node: Task) -> bool:
-        function, kwargs = called(node)
-        if function is identity_cast:
-            return True
-        traits = self._functions.traits(function, node.args, kwargs)
-        return traits.quick or (traits.recorded and traits.replayed)
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
         return any(self._nbytes(k) >= self._least for k in (key, *operands))
@@ -307,7 +295,7 @@ class _Merging:
     def _one(self, members: list[Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the task that does what these do, and those that take its results apart."""
         outputs = self._outputs(members)
-        inner = {key: self._tasks[key] for key in members}
+        inner = self._inner(members)
         inside = set(members)
         given = dict.fromkeys(k for key in members for k in self._operands[key] if k not in inside)
         name, last = outputs[0], outputs[0]
@@ -322,30 +310,25 @@ class _Merging:
         assert name not in others, name
         return {name: whole, **parts}
 
-
-def reduces(task: Any) -> bool:
-    """Return whether a task ends with what looks like the first step of a reduction.
-
-    Functions of the user's own may have the same options, and reduce nothing.
-
-    Examples
-    --------
-    >>> from gpusched.adapters.tasks import Task, TaskRef
-    >>> from gpusched.graph.passes.merging import reduces
-    >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
-    True
-    """
-    last = last_task(task)
-    return last is not None and {"axis", "keepdims"} <= last.kwargs.keys()
+    def _inner(self, members: list[Any]) -> dict[Any, Any]:
+        """Return the tasks inside some, by key: what several compute again is there once."""
+        inner: dict[Any, Any] = {}
+        for key in members:
+            flat = self._table.inside(self._tasks[key])
+            inner.update({key: self._tasks[key]} if flat is None else flat[0])
+        return inner
 
 
 def _is_first_of_piece(node: Task) -> bool:
-    """Return whether a task is the first step of a reduction of a chunk, or of what it cuts off."""
+    """Return whether a task is the first step of a reduction of a chunk, or of what it cuts off.
+
+    Or of what it computes of the chunk in no more time than it takes to read that.
+    """
     last = last_task(node)
     if last is None or not is_first_step(last):
         return False
     before = fused_into(node)
-    return all(each is last or type(each) is Alias or cuts(each) for each in before)
+    return all(each is last or cuts(each) or is_light(each) for each in before)
 
 
 def name_of(outputs: list[Any], block: Any) -> Any:

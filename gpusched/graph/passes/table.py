@@ -23,7 +23,7 @@ from gpusched.graph.subgraph import flattened, references
 ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
 MADE = GraphBreak.FORM("a task that makes data")
 
-PASSES = "chain", "unsplit", "reduce", "absorb", "merge", "cut", "batch"
+PASSES = "chain", "unsplit", "reduce", "absorb", "recompute", "merge", "cut", "batch"
 """What puts tasks together, by the names under which it notes why some stay apart."""
 
 

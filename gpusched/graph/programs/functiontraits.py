@@ -11,7 +11,7 @@ from dask.array.core import apply_and_enforce
 
 from gpusched import config
 from gpusched.adapters.arrays import enforce_dtype
-from gpusched.adapters.tasks import DataNode, Task, execute_subgraph, is_list
+from gpusched.adapters.tasks import DataNode, Task, execute_subgraph, identity_cast, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import error_state
@@ -141,6 +141,22 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     moves = has(bare(function), "moves") or is_join(bare(function))
     recorded = functions.traits(function, task.args, kwargs).recorded
     return recorded and computes(function) and not moves
+
+
+def is_recorded(task: Task, functions: Functions) -> bool:
+    """Return whether a task calls nothing but what is recorded and replayed, or takes no time."""
+    if task.func is execute_subgraph:
+        return all(is_recorded(n, functions) for n in task.args[0].values() if isinstance(n, Task))
+    inner = [each for each in (*task.args, *task.kwargs.values()) if isinstance(each, Task)]
+    return _is_quick(task, functions) and all(is_recorded(each, functions) for each in inner)
+
+
+def _is_quick(task: Task, functions: Functions) -> bool:
+    function, kwargs = called(task)
+    if function is identity_cast:
+        return True
+    traits = functions.traits(function, task.args, kwargs)
+    return traits.quick or (traits.recorded and traits.replayed)
 
 
 def passes_on(function: Any, args: tuple[Any, ...]) -> bool:
