@@ -113,6 +113,20 @@ def test_heavy_kernels_join_one_row_at_a_time() -> None:
     assert hostloops.source(heavy.kernel.kernel).count("= point(") == 1
 
 
+@pytest.mark.parametrize(("terms", "rows"), [(1, 8), (10, 4), (25, 2), (60, 1)])
+def test_long_kernels_join_fewer_rows_at_once(terms: int, rows: int) -> None:
+    def function(a: Any) -> Any:
+        for _ in range(terms):
+            a = a * a + 1
+        return a.sum(axis=0)
+
+    a = numbers(2 * JOINED_ROWS + 3, 6, dtype="float64") / 100
+    (launch,) = record(function, a).launches
+    source = hostloops.source(launch.kernel.kernel)
+    assert source.count("= point(") == (rows + 1 if rows > 1 else 1)
+    check(function, a, backend="cpu")
+
+
 @st.composite
 def with_nan(draw: st.DrawFn) -> np.ndarray:
     dtype = draw(st.sampled_from(["float32", "float64"]))

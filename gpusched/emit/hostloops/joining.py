@@ -13,7 +13,7 @@ from gpusched.emit.policy import (
     LABELLED_COLUMNS,
     LABELLED_LANES,
     LABELLED_ROWS,
-    ROW_STATEMENTS,
+    STATEMENTS,
 )
 
 
@@ -33,11 +33,15 @@ class Joining(Nest):
 
     def at_once(self) -> int:
         """Return how many rows may be joined at once."""
-        return JOINED_ROWS if self.is_light() else 1
+        return self.fewer(JOINED_ROWS)
 
-    def is_light(self) -> bool:
-        """Return whether `point` is so short that it is called for several rows at once."""
-        return len(self.kernel.statements) <= ROW_STATEMENTS and not is_heavy(self.kernel)
+    def fewer(self, rows: int) -> int:
+        """Return for how many of some rows `point` may be called at once: half as many, or so."""
+        while rows > 1 and (
+            rows * len(self.kernel.statements) > STATEMENTS or is_heavy(self.kernel)
+        ):
+            rows //= 2
+        return rows
 
     def loop(self, level: int) -> None:
         """Write the loop of one level, and all within it."""
@@ -198,7 +202,7 @@ class LabelledRows(Joining):
 
     def at_once(self) -> int:
         """Return how many rows of one label may be joined at once."""
-        return LABELLED_ROWS if self.is_light() and not self.is_strided() else 1
+        return 1 if self.is_strided() else self.fewer(LABELLED_ROWS)
 
     def is_strided(self) -> bool:
         """Return whether elements of the rows are not next to each other."""
