@@ -71,7 +71,7 @@ PLACES = 4
 JOINED_ROWS = 8
 """Rows that are joined at once: one by one, deviations of columns take three times as long."""
 
-STATEMENTS = 128
+STATEMENTS = 64
 """The most statements of joined rows together: fewer rows are joined at once of a longer `point`.
 Ten results of two fields with gaps, 31 operations, took 1.4 times as long where rows of more than 8
 were joined one by one: each result was read and written again for each row (AMD EPYC)."""
