@@ -219,6 +219,23 @@ def test_any_calls(drawn: st.DataObject) -> None:
         on_blocks(calls, inputs, tuple(sorted({*outputs, first + count - 1})))
 
 
+@pytest.mark.parametrize(
+    ("shape", "along"), [((40, 8, 160), 1), ((400, 8, 1), 0), ((40, 8, 40), 0), ((8, 40, 160), 1)]
+)
+def test_blocks_of_few_rows_are_along_an_axis_that_is_kept(
+    shape: tuple[int, ...], along: int
+) -> None:
+    """What is left of a block of a few rows is to be joined with what is left of others."""
+    x = np.random.default_rng(0).random(shape)
+    calls: list[Call] = [(np.subtract, ("0", "0"), {}),
+                         (chunk.sum, ("1",), {"axis": (0,), "keepdims": True})]  # fmt: skip
+    found = division.Division.of(steps_of(calls, 1), (2,), {0: x})
+    assert isinstance(found, division.Division)
+    assert found.length == shape[along]
+    assert (2 in found.ends) is (along == 0)
+    assert on_blocks(calls, [x])
+
+
 def test_whole_chunks_need_no_more_memory_than_their_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
