@@ -70,7 +70,8 @@ def reduced_first(table: Table, least: int) -> Table:
     A reduction along the axes of a join has the same terms then, in another order, and with another
     grouping, as where dask had left the chunks apart. All that is between the join and the first
     step computes each position of these axes alone. The steps after it are dask's own, which take
-    however many results: each has length 1 along the reduction's axes.
+    however many results: each has length 1 along the reduction's axes. Parts that need not be
+    arrays of NumPy's are made what the join makes of them.
 
     There are as many tasks as before: a task that takes elements becomes the one that reduces them,
     and large chunks have one more each. No task holds more than before: results of parts, which are
