@@ -106,7 +106,7 @@ class ReadableKernel:
         """Return what `point` is given at an element of the iteration space."""
         builder = self.use.builder
         read = [
-            array
+            python.Window(array)  # which kernels get, too
             if number in builder.tables
             else array[broadcast(builder.place(number, element), array.shape)]
             for number, array in zip(self.use.kernel.values, self.arrays, strict=True)

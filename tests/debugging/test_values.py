@@ -62,6 +62,12 @@ def test_the_last_value_of_a_trace_is_the_element(build: Callable[[], Any]) -> N
         same(trace.steps[-1].value, trace.value)
 
 
+def test_elements_that_kernels_choose_of_whole_rows_are_traced() -> None:
+    rows = np.random.default_rng(0).normal(size=(6, 40))
+    x = da.median(da.from_array(rows, chunks=(3, 20)) + 1, axis=1)
+    same(gpusched.trace_element(x, (2,)).value, np.median(rows[2] + 1))
+
+
 UNARY = (np.negative, np.abs, np.square, np.sqrt, np.floor, np.isfinite)
 BINARY = (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.less)
 LAYOUTS: tuple[Callable[[Any], Any], ...] = (

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends import cache, devices
+from gpusched.graph.functions.known import together
 from gpusched.graph.programs.program import Program
 from gpusched.graph.running import inputs, pieces, traced
 from gpusched.plan import shortage
@@ -91,6 +92,21 @@ def test_options_that_hold_for_all_elements_leave_calls_in_parts(
     with shortage.in_pieces(3):
         np.testing.assert_array_equal(called(x), whole)
     assert ran == [True]
+
+
+@pytest.mark.parametrize("rows", [ROWS // 2, ROWS // 4, 3])
+def test_calls_of_chunks_of_several_shapes_run_whole(x: np.ndarray, rows: int) -> None:
+    steps = [
+        ProgramStep(np.add, (Register(0), Register(2)), {}, True),
+        ProgramStep(np.multiply, (Register(1), Register(2)), {}, True),
+        ProgramStep(together, (Register(3), Register(4)), {}, True),
+    ]
+    called = Program(tuple(steps), 3)
+    chunks = x, x[:rows] + 1, x[:1]
+    with shortage.in_pieces(4):  # Parts of one chunk may be as long as the other one.
+        found = called(*chunks)
+    for one, other in zip(found, called(*chunks), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.filterwarnings("ignore:'where' used without 'out'")

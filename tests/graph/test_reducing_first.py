@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Task, execute_subgraph
+from gpusched.graph.functions.lonejoins import as_joined
 from gpusched.graph.passes import reducefirst
 from gpusched.graph.passes.reducefirst import reduced_first
+from gpusched.graph.subgraph import made_of
 from tests.benchmarks.programs import tasks_of
 from tests.graph.passes import assert_same_results, table_of
 
@@ -102,6 +104,53 @@ def test_functions_of_somebody_s_in_dask_s_steps() -> None:
         first = partial(reductions.mean_chunk, sum=function)
         mean = da.reduction(rows_of(), first, axis=0, dtype="f8", concatenate=False, **steps)
         assert changed(mean) == able
+
+
+class Percentages(np.ndarray):
+    """An array of a type of its own, with operators of its own."""
+
+    def __mul__(self, other: Any) -> Any:
+        return np.asarray(self) * other / 100
+
+
+def of_xarray(values: Any) -> Any:
+    return pytest.importorskip("xarray").DataArray(values, dims=("y", "x"))
+
+
+def of_pandas(values: Any) -> Any:
+    return pytest.importorskip("pandas").DataFrame(values)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    "made",
+    [np.matrix, np.ma.masked_invalid, lambda x: x.view(Percentages), of_xarray, of_pandas, abs],
+)
+def test_chunks_that_are_no_arrays_of_numpy_s_are_made_such_as_joins_make_them(
+    made: Any, kept: bool
+) -> None:
+    values = VALUES.copy()
+    values[3, 1] = np.nan
+    x = da.from_array(values, chunks=(8, 6)).map_blocks(made, dtype="f8", meta=np.empty((0, 0)))
+    if kept:
+        x = x.persist(scheduler="sync")
+    found = changed((x.rechunk((40, 6)) * 2).sum(axis=0))
+    assert found or (made is of_pandas and kept)  # of which no length is known
+    if made not in (np.matrix, of_xarray, of_pandas):  # rows of which dask takes and reduces
+        assert changed((x[ROWS] * 2).sum(axis=0))
+
+
+def test_nothing_is_asked_of_chunks_that_are_surely_arrays_of_numpy_s() -> None:
+    def asks(x: Any) -> bool:
+        tasks = reduced_first(table_of(x.rechunk({0: -1}).sum(axis=0)), 0).tasks
+        calls = [each for node in tasks.values() for each in made_of(node)]
+        return any(getattr(each, "func", None) is as_joined for each in calls)
+
+    x = da.from_array(VALUES, chunks=(8, 6))
+    drawn = da.random.default_rng(0).random(SHAPE, chunks=(8, 6))
+    assert not asks(abs(x)) and not asks(x + drawn)
+    assert asks(x.map_blocks(lambda b: b, dtype="f8"))
 
 
 def test_objects_are_joined_in_their_order() -> None:

@@ -8,11 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from dask.array.core import chunks_from_arrays, concatenate_axes, concatenate_shaped
+from dask.array.core import (
+    chunks_from_arrays,
+    concatenate3,
+    concatenate_axes,
+    concatenate_shaped,
+)
 from dask.core import reshapelist
 
 from gpusched.adapters.arrays import concatenate2
 from gpusched.adapters.tasks import List, Task
+from gpusched.backends.devices import device_of
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute
 from gpusched.record.functions import own_array
@@ -44,6 +50,40 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     for _ in axes:
         part = [part]
     return concatenate2(part, axes=list(axes))
+
+
+@own("view", "elementwise", "moves", "cuts")
+def as_joined(part: Any, ndim: int, axis: int | None) -> Any:
+    """Return what one of dask's joins makes of one of the parts that it joins.
+
+    That is the part, of NumPy's own arrays. Chunks that others have made may be something else,
+    which a join makes NumPy's array of: of a dataframe, or of an array of xarray's, whose sums
+    leave NaN out.
+
+    Parameters
+    ----------
+    part
+        The part.
+    ndim
+        How many axes the array has that is joined.
+    axis
+        Along which NumPy's function joins; None where dask writes the parts to a new array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.functions.lonejoins import as_joined
+    >>> as_joined(np.float64(3), 1, None)
+    array([3.])
+    """
+    plain = type(part) in (np.ndarray, LazyChunk) or device_of(part) is not None
+    if plain and part.ndim == ndim:
+        return part
+    if axis is not None:
+        return concatenate2([part], axes=[axis])
+    for _ in range(ndim):
+        part = [part]
+    return concatenate3(part)
 
 
 @own("keeps", "recorded")

@@ -20,16 +20,17 @@ from typing import Any
 from dask.array import chunk, reductions
 from dask.array.core import concatenate3, concatenate_shaped
 
-from gpusched.adapters.arrays import nanmax_skip, nanmin_skip
-from gpusched.adapters.tasks import Task, is_list
+from gpusched.adapters.arrays import concatenate_arrays, nanmax_skip, nanmin_skip
+from gpusched.adapters.tasks import Task, TaskRef, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.independence import Divided, results
+from gpusched.graph.functions.lonejoins import as_joined
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.functions.reductionsteps import step_of, steps_after, with_results
 from gpusched.graph.passes.chains import calls_join, has_join_inside
 from gpusched.graph.passes.parting import parted
-from gpusched.graph.passes.sizes import Sized
+from gpusched.graph.passes.sizes import Plain, Sized
 from gpusched.graph.passes.table import Table, block_of, drop, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
 from gpusched.graph.subgraph import (
@@ -69,7 +70,8 @@ def reduced_first(table: Table, least: int) -> Table:
     A reduction along the axes of a join has the same terms then, in another order, and with another
     grouping, as where dask had left the chunks apart. All that is between the join and the first
     step computes each position of these axes alone. The steps after it are dask's own, which take
-    however many results: each has length 1 along the reduction's axes.
+    however many results: each has length 1 along the reduction's axes. Parts that need not be
+    arrays of NumPy's are made what the join makes of them.
 
     There are as many tasks as before: a task that takes elements becomes the one that reduces them,
     and large chunks have one more each. No task holds more than before: results of parts, which are
@@ -99,6 +101,7 @@ class _ReducingFirst:
         self._wanted = {*table.wanted, *table.items}
         self._least = least
         self._sized = Sized(self._tasks)
+        self._plain = Plain(self._tasks)
 
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
@@ -216,10 +219,19 @@ class _ReducingFirst:
         """Return what is done with a part, and note how large it is."""
         found: list[Task] = []
         before = part
-        for one, each in pairwise(path):
-            block = (*block_of(each.key), number)
-            key = key_of("parts", each.key, layer_of(each.key), block)
+
+        def named(task: Task) -> Any:
+            block = (*block_of(task.key), number)
+            key = key_of("parts", task.key, layer_of(task.key), block)
             self._table.sizes.add(key[0], itemsize, shape)
+            return key
+
+        if not self._plain([part]):
+            join, before = path[0], named(path[0])
+            axis = join.args[2] if join.func is concatenate_arrays else None
+            found.append(Task(before, as_joined, TaskRef(part), len(shape), axis))
+        for one, each in pairwise(path):
+            key = named(each)
             found.append(each.substitute({one.key: before}, key=key))
             before = key
         return found

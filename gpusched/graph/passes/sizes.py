@@ -296,6 +296,9 @@ class Sized:
         The graph's nodes by key.
     """
 
+    kept = True
+    """Whether those are that a cluster keeps, and the graph has no nodes for."""
+
     def __init__(self, tasks: Mapping[Any, Any]) -> None:
         self._tasks = tasks
         self._found: dict[Any, bool] = {}
@@ -305,14 +308,37 @@ class Sized:
 
         Those of users' functions, and what is made of them, are not known to be.
         """
-        found, tasks = self._found, self._tasks
+        found, tasks, kept = self._found, self._tasks, self.kept
         new = [key for key in chunks if key in tasks and key not in found]
         for key in depth_first(
             new, lambda k: [o for o in tasks[k].dependencies if o in tasks and o not in found]
         ):
-            before = all(found.get(other, True) for other in tasks[key].dependencies)
-            found[key] = before and _keeps_size(tasks[key])
-        return all(found.get(key, True) for key in chunks)
+            before = all(found.get(other, kept) for other in tasks[key].dependencies)
+            found[key] = before and self.keeps(tasks[key])
+        return all(found.get(key, kept) for key in chunks)
+
+    def keeps(self, node: Any) -> bool:
+        """Return whether a task's result is if its inputs are."""
+        return _keeps_size(node)
+
+
+class Plain(Sized):
+    """Which of a graph's chunks are surely arrays of NumPy's, or what its functions make of these.
+
+    dask has noted that for what users' functions return as well, as it supposes or they say.
+    """
+
+    kept = False
+
+    def keeps(self, node: Any) -> bool:
+        """Return whether a task's result is if its inputs are."""
+        if type(node) is DataNode:
+            return type(node.value) in _PLAIN_DATA
+        return super().keeps(node)
+
+
+_PLAIN_DATA = np.ndarray, tuple, int, slice, bool, float, type(None)
+"""Types of arrays, and of what takes elements of them or makes them."""
 
 
 def _keeps_size(node: Any) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpusched.graph.running.segment import Segment
 
 WHOLE = GraphBreak.READ_WHOLE("memory is short, and calls need whole chunks")
+SHAPES = GraphBreak.READ_WHOLE("memory is short, and calls are of chunks of several shapes")
 SHORT = GraphBreak.SMALL("memory is short, and chunks have fewer than four rows")
 
 
@@ -41,7 +42,11 @@ def run(segment: Segment, registers: Registers, count: int) -> bool:
     several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
     if not all(_may_run_in_parts(step, several) for _, step in segment.steps):
         return _left_whole(WHOLE)
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    try:
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    except ValueError:
+        # Tasks are one that only share an operand. What is divided is known by its length.
+        return _left_whole(SHAPES)
     if not shape or shape[0] < 4:
         return _left_whole(SHORT)
     device = device_of(arrays[0])
