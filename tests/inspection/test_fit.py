@@ -126,7 +126,7 @@ def test_cluster_without_limits_is_no_argument_of_a_function() -> None:
 def test_what_is_no_cluster(explained: Explanation, given: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         explained.on(**given)
-    with pytest.raises(TypeError, match="a cluster or a client, not .tcp:"):
+    with pytest.raises(TypeError, match="a cluster or a client, not"):
         gpusched.explain(da.ones(3) + 1, "tcp://127.0.0.1:8786")
 
 
