@@ -267,9 +267,10 @@ def test_full_recording_says_so() -> None:
 
 
 def test_settings_that_cannot_be_are_an_error_before_anything_runs() -> None:
-    with dask.config.set({"gpusched.profiling.maximum-events": "many"}):
-        with pytest.raises(SettingError, match="maximum-events cannot be 'many'"):
-            gpusched.profile()
+    wrong = {"gpusched.profiling.maximum-events": "many"}
+    told = pytest.raises(SettingError, match="maximum-events cannot be 'many'")
+    with dask.config.set(wrong), told:
+        gpusched.profile()
 
 
 def test_multiprocessing_scheduler_still_works() -> None:
