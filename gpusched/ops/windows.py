@@ -176,4 +176,6 @@ def _numbers(name: str, given: Any, ndim: int, least: int) -> tuple[int, ...]:
 
 
 def _is_whole(number: Any, least: int) -> bool:
-    return isinstance(number, Real) and number >= least and float(number).is_integer()
+    if not isinstance(number, Real):
+        return False
+    return float(number).is_integer() and float(number) >= least
