@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -46,6 +47,22 @@ class Round:
 _MAPS = (Round(True, SHORT, True), Round(False, INNERMOST), Round(True, INNERMOST),
          Round(True, 1))  # fmt: skip
 _REDUCTIONS = (Round(False, SHORT, True), Round(False, INNERMOST), Round(False, 1))
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Raise `ValueError` for what is neither None nor a relative difference.
+
+    Examples
+    --------
+    >>> from gpusched.editing.checking import check_tolerance
+    >>> check_tolerance(1e-6)
+    >>> check_tolerance("small")
+    Traceback (most recent call last):
+    ...
+    ValueError: tolerance 'small' is not a relative difference of 0 or more
+    """
+    if tolerance is not None and not (isinstance(tolerance, Real) and float(tolerance) >= 0):
+        raise ValueError(f"tolerance {tolerance!r} is not a relative difference of 0 or more")
 
 
 def check(original: Kernel, version: Kernel, tolerance: float | None, filename: str) -> int:

@@ -42,6 +42,7 @@ class Edited:
 
     def __init__(self, kernel: Kernel, make: Callable[[], Override], path: Path | None = None,
                  tolerance: float | None = None) -> None:  # fmt: skip
+        checking.check_tolerance(tolerance)
         if kernel.mathematics != EXACT:
             raise EditionError(
                 f"kernel {kernel.name} computes in the fast mode: change it as gpusched.explain "
@@ -82,6 +83,7 @@ class Edited:
         gpusched.emit.editions.EditionError
             If the version does not compile; the message has the line in the edited file.
         """
+        checking.check_tolerance(tolerance)
         version = self._make().version(self.kernel)
         allowed = self.tolerance if tolerance is None else tolerance
         return checking.check(self.kernel, version, allowed, str(self.path or SOURCE))
