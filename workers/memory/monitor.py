@@ -25,8 +25,8 @@ _STEP = 32 << 20
 """Bytes moved between two looks at the process's memory."""
 
 
-_PAUSED = "is paused"
-_WAITING = "has tasks wait that need more memory"
+_PAUSED = "is paused: it cannot spill to"
+_WAITING = "has tasks wait that need more memory: it cannot spill to"
 
 
 class MemoryMonitor:
@@ -130,7 +130,7 @@ class MemoryMonitor:
             return
         self._told, data = becomes, self._worker.data
         message = (
-            f"worker {self._worker.name} on {self._worker.address} {becomes}: it cannot spill to "
+            f"worker {self._worker.name} on {self._worker.address} {becomes} "
             f"{data.files.directory} ({data.disk_error}; {_free(str(data.files.directory))}) and "
             f"holds {format_bytes(data.held_on_host())} of results in memory. Free some space "
             f"there, or choose another disk by --local-directory"
