@@ -57,6 +57,8 @@ class Recording:
     origins: dict[Any, tuple[int, tuple[Any, ...]]] = field(default_factory=dict)
     """By a program's task: the register that its first call writes, and the key of the task that
     each of its calls was."""
+    elsewhere: int = 0
+    """Computations whose tasks ran in processes that nobody records."""
     users: int = 1
     """Who has started it, and not stopped it yet."""
 

@@ -87,6 +87,11 @@ def replacing(path: Path, mode: int | None = None, durable: bool = False) -> Ite
     durable
         Whether it must outlast a failure of the machine: it is then on the disk at the end.
 
+    Raises
+    ------
+    OSError
+        If it cannot be written, as on a full disk; with the name of `path`.
+
     Examples
     --------
     >>> import tempfile
@@ -100,19 +105,31 @@ def replacing(path: Path, mode: int | None = None, durable: bool = False) -> Ite
     # Of its own length, since a name may be as long as the file system allows.
     beside = path.with_name(f".writing-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    file = os.fdopen(os.open(beside, flags, 0o666 if mode is None else 0o600), "wb")
+    with _named(path, beside):
+        file = os.fdopen(os.open(beside, flags, 0o666 if mode is None else 0o600), "wb")
+        try:
+            with file:
+                yield file
+                file.flush()
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                if durable:
+                    os.fsync(file.fileno())
+            os.replace(beside, path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _named(path: Path, beside: Path) -> Iterator[None]:
+    """Have errors name the file that was to be written, where they name none or the one beside."""
     try:
-        with file:
-            yield file
-            file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            if durable:
-                os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, beside, str(beside)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_whole(path: Path, content: bytes | str, mode: int | None = None) -> None:

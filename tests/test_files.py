@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -36,6 +37,26 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
         fail()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_errors_name_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+    def write(path: Path, content: bytes, name: str | None) -> None:
+        with files.replacing(path) as file:
+            file.write(content)
+            if content == b"":
+                raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    def error_of(path: Path, content: bytes = b"new", name: str | None = None) -> OSError:
+        with pytest.raises(OSError) as raised:
+            write(path, content, name)
+        return raised.value
+
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "none" / "file", tmp_path / "folder"):
+        assert error_of(path).filename == str(path)
+    path = tmp_path / "file"
+    assert str(error_of(path, b"")) == f"[Errno 28] No space left on device: '{path}'"
+    assert error_of(path, b"", "another").filename == "another"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

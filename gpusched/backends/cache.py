@@ -123,7 +123,7 @@ class PreparedKernel:
 
     def _registered(self) -> str:
         """Return a name of the source for errors, under which tracebacks show it."""
-        return register(f"<gpusched {self.chosen.name}>", self.source)
+        return register(source_name(self.chosen), self.source)
 
 
 def code_for(kernel: Kernel, key: str) -> bytes:
@@ -156,12 +156,17 @@ def prepare(kernel: Kernel) -> PreparedKernel:
     return PreparedKernel(kernel, chosen, hostloops.source(chosen))
 
 
+def source_name(kernel: Kernel) -> str:
+    """Return what tracebacks call a kernel's source."""
+    return f"<gpusched {kernel.name}>"
+
+
 def reference(kernel: Kernel) -> CompiledKernel:
     """Return `kernel` as plain Python runs it: slow, and the definition of what it means."""
     from gpusched.backends import python
 
     text = hostloops.source(kernel)
-    filename = register(f"<gpusched {kernel.name}>", text)
+    filename = register(source_name(kernel), text)
     return CompiledKernel(kernel, python.compile_kernel(kernel, text, filename))
 
 

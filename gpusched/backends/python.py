@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from gpusched.backends import scalar_math
 from gpusched.emit import generate
@@ -29,14 +30,20 @@ class Window:
     (3, 2)
     """
 
-    def __init__(self, array: np.ndarray, first: int = 0) -> None:
+    def __init__(
+        self, array: np.ndarray, first: int = 0, memory: tuple[float, float] | None = None
+    ) -> None:
         self._array = array
         self._address = array.__array_interface__["data"][0]
         self._first = first
+        self._memory = _memory_of(array) if memory is None else memory
 
     def _at(self, index: int) -> np.ndarray:
         size = self._array.itemsize
         address = self._address + (self._first + int(index)) * size
+        low, high = self._memory
+        if not low <= address <= high - size:
+            raise IndexError(f"element {index} is not in the memory of the array")
         memory = (ctypes.c_char * size).from_address(address)
         return np.frombuffer(memoryview(memory), self._array.dtype)
 
@@ -47,9 +54,22 @@ class Window:
         self._at(index)[0] = value
 
 
+def _memory_of(array: np.ndarray) -> tuple[float, float]:
+    """Return the first address of the memory that an array is a view of, and the one behind it.
+
+    Without ends where that memory is not an array's own, as in a mapped file.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    if isinstance(owner, np.ndarray) and owner.flags.owndata:
+        return byte_bounds(owner)
+    return -math.inf, math.inf
+
+
 def shift(window: Window, count: int) -> Window:
     """Return `window` starting `count` elements further."""
-    return Window(window._array, window._first + int(count))
+    return Window(window._array, window._first + int(count), window._memory)
 
 
 def element(window: Window, index: int) -> Any:

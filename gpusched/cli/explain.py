@@ -75,7 +75,7 @@ def explain(
         file = None if page is None else stack.enter_context(open(page, "a", encoding="utf-8"))
         watch = None if allow_writes else stack.enter_context(_stopping())
         with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
-            code = scripts.execute(script, module, folder).code
+            code = scripts.execute(script, module, folder, "explain").code
         explained = pretence.found
         if memory_limit is not None:
             explained = [

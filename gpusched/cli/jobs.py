@@ -27,9 +27,7 @@ def jobs() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_jobs(as_json: bool) -> None:
     """Show all jobs, the newest last."""
-    from gpusched.jobs.submitted import everything
-
-    _show(everything(), as_json)
+    _show(_everything(), as_json)
 
 
 @jobs.command()
@@ -40,8 +38,18 @@ def status(job: str | None, as_json: bool) -> None:
     from gpusched.jobs import submitted
 
     with _told():
-        found = submitted.everything() if job is None else [submitted.find(job)]
+        found = _everything() if job is None else [submitted.find(job)]
     _show(found, as_json)
+
+
+def _everything() -> list[Any]:
+    """Return all jobs; what cannot be read of others is said, and keeps nobody from these."""
+    from gpusched.jobs.submitted import everything
+
+    found, wrong = everything()
+    for error in wrong:
+        click.echo(f"gpusched jobs: {error}", err=True)
+    return found
 
 
 def _show(jobs: Iterable[Any], as_json: bool) -> None:
@@ -80,7 +88,7 @@ def cancel(job: str) -> None:
     from gpusched.jobs import submitted
 
     with _told():
-        ended = submitted.cancel(submitted.find(job))
+        ended = submitted.cancel(submitted.find(job, damaged=True))
     click.echo(f"job {job} is asked to stop" if ended else f"job {job} was over already")
 
 
@@ -91,7 +99,7 @@ def remove(job: str) -> None:
     from gpusched.jobs import submitted
 
     with _told():
-        submitted.remove(submitted.find(job))
+        submitted.remove(submitted.find(job, damaged=True))
     click.echo(f"job {job} is removed")
 
 

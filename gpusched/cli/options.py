@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -207,14 +208,18 @@ def read_resources(text: str | None) -> dict[str, float] | None:
         return None
     found = {}
     for pair in text.replace(",", " ").split():
-        name, _, number = pair.partition("=")
+        name, _, value = pair.partition("=")
         try:
-            found[name] = float(number)
+            number = float(value)
         except ValueError:
+            number = math.nan
+        # No task could ever have what is not a number, nor less than nothing.
+        if not name or not 0 <= number < math.inf:
             raise ValueError(
                 f"cannot read {pair!r} in --resources: write names and numbers, such as "
                 f"'GPU=2 MEM=10e9'"
-            ) from None
+            )
+        found[name] = number
     return found
 
 

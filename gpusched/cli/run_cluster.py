@@ -38,6 +38,8 @@ class Session:
     """The cluster started for the run, if one was."""
     fused: bool
     """Whether fusion is on."""
+    address: str = ""
+    """The scheduler's, if it is another process's."""
     started: float = field(default_factory=time.monotonic)
     """When the run began, in seconds of the monotonic clock."""
     before: dict[Process, Statistics] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class Session:
         """
         seconds = time.monotonic() - self.started
         if self.client.status in ("closing", "closed"):
-            return Statistics(), seconds, ["every count: the script has closed its client"]
+            return Statistics(), seconds, [f"every count: {self._why_closed(min(timeout, 2))}"]
         try:
             with silence_logging_cmgr(level=logging.CRITICAL, root="distributed"):
                 after = gather(self.client, timeout) if self.fused else {}
@@ -70,6 +72,15 @@ class Session:
         except (OSError, TimeoutError) as error:
             return Statistics(), seconds, [f"every count: the scheduler does not answer ({error})"]
         return difference(after, self.before), seconds, missing
+
+    def _why_closed(self, timeout: float) -> str:
+        """Return who has closed the client: distributed does where the scheduler has gone."""
+        if self.address:
+            try:
+                asyncio.run(find_scheduler(self.address, None, client_connection(), timeout))
+            except (NoSchedulerError, OSError, ValueError):
+                return f"the scheduler at {self.address} has ended, or cannot be reached any more"
+        return "the script has closed its client"
 
     def _lost(self) -> list[str]:
         return [
@@ -131,7 +142,7 @@ def connected(address: str) -> Iterator[Session]:
         if fused:
             _check_workers(client)
         stack.enter_context(enable() if fused else disable())
-        yield Session(client, None, fused)
+        yield Session(client, None, fused, client.scheduler.address)
 
 
 def _connect(address: str) -> Client:

@@ -50,11 +50,12 @@ def prepare(target: str, arguments: Sequence[str], module: bool) -> str:
     return folder
 
 
-def execute(target: str, module: bool, folder: str) -> Ending:
+def execute(target: str, module: bool, folder: str, command: str = "run") -> Ending:
     """Run a script or a module as ``__main__`` and return how it ended.
 
     ``folder`` is what :func:`prepare` returned; modules are looked for there first. An exception
-    is printed with the script's own frames, none of gpusched's before them.
+    is printed with the script's own frames, none of gpusched's before them. ``command`` is the one
+    of gpusched's that runs it.
     """
     # Workers started in the meantime put their scratch folders first.
     sys.path.remove(folder)
@@ -67,7 +68,7 @@ def execute(target: str, module: bool, folder: str) -> Ending:
     except SystemExit as stop:
         return Ending(_exit_code(stop.code))
     except KeyboardInterrupt as interrupt:
-        print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
+        print(f"gpusched {command}: interrupted{_place(interrupt)}", file=sys.stderr)
         return Ending(INTERRUPTED)
     except Stopped:
         return Ending(STOPPED)

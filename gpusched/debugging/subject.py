@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from dask.array import Array
 from dask.base import is_dask_collection
 
@@ -119,7 +120,8 @@ class Subject:
 
 
 def _is_sequence(given: Any) -> bool:
-    return isinstance(given, tuple | list)
+    # An array of positions is what np.argwhere has for each element.
+    return isinstance(given, tuple | list) or (isinstance(given, np.ndarray) and given.ndim == 1)
 
 
 def _array_of(x: Any) -> Array:

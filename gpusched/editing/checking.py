@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -13,7 +18,7 @@ from gpusched.backends.complaints import complaint
 from gpusched.editing.samples import INNERMOST, Sample, sample
 from gpusched.emit import editions, generate, hostloops
 from gpusched.emit.editions import EditionError
-from gpusched.emit.kernel import Access, Kernel, Output, unchecked
+from gpusched.emit.kernel import JOINED, MOMENTS, Access, Kernel, Output, unchecked
 from gpusched.emit.operations import named
 from gpusched.emit.parsing import register
 
@@ -38,9 +43,26 @@ class Round:
     """Whether the version runs in plain Python."""
 
 
-_MAPS = (Round(False, INNERMOST), Round(True, INNERMOST), Round(True, SHORT, True),
+# In plain Python first, where an element that is in no array is an error, and not a crash.
+_MAPS = (Round(True, SHORT, True), Round(False, INNERMOST), Round(True, INNERMOST),
          Round(True, 1))  # fmt: skip
-_REDUCTIONS = (Round(False, INNERMOST), Round(False, SHORT, True), Round(False, 1))
+_REDUCTIONS = (Round(False, SHORT, True), Round(False, INNERMOST), Round(False, 1))
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Raise `ValueError` for what is neither None nor a relative difference.
+
+    Examples
+    --------
+    >>> from gpusched.editing.checking import check_tolerance
+    >>> check_tolerance(1e-6)
+    >>> check_tolerance("small")
+    Traceback (most recent call last):
+    ...
+    ValueError: tolerance 'small' is not a relative difference of 0 or more
+    """
+    if tolerance is not None and not (isinstance(tolerance, Real) and float(tolerance) >= 0):
+        raise ValueError(f"tolerance {tolerance!r} is not a relative difference of 0 or more")
 
 
 def check(original: Kernel, version: Kernel, tolerance: float | None, filename: str) -> int:
@@ -65,18 +87,16 @@ def check(original: Kernel, version: Kernel, tolerance: float | None, filename: 
     MismatchError
         If they differ; the message has inputs, expected and found.
     EditionError
-        If the version does not compile, with the user's line.
+        If the version does not compile, or fails in plain Python, with the user's line.
     """
     compile_check(version, filename)
     compared = 0
     if version.edition is not None and editions.has_loops(version.edition, "cuda"):
         compared = _check_cuda(original, version, tolerance, filename)
-    if not original.reduces:
-        return compared + sum(_compare(original, version, each, tolerance) for each in _MAPS)
-    if _has_point(version):
-        pair = joined(original), joined(version)
-        compared += sum(_compare(*pair, each, tolerance) for each in _MAPS)
-    return compared + sum(_compare(original, version, each, tolerance) for each in _REDUCTIONS)
+    rounds = [(original, version, each) for each in (_REDUCTIONS if original.reduces else _MAPS)]
+    if original.reduces and _has_point(version):
+        rounds = [*((joined(original), joined(version), each) for each in _MAPS), *rounds]
+    return compared + sum(_compare(*each, tolerance, filename) for each in rounds)
 
 
 def compile_check(version: Kernel, filename: str) -> None:
@@ -126,11 +146,18 @@ def _check_functions(version: Kernel, filename: str) -> None:
     if editions.has_loops(version.edition, "cpu"):
         return
     for name, node in editions.functions(version.edition.text, filename).items():
-        if name in hostloops.CALLED:
+        if name in hostloops.CALLED and not _is_ours(name, node):
             raise EditionError(
                 f"{filename}:{node.lineno}: gpusched's loops call a function {name} of their own: "
                 "give yours another name, or keep kernel in the text"
             )
+
+
+def _is_ours(name: str, node: ast.FunctionDef) -> bool:
+    """Return whether a function is one of those that generated sources have, unchanged."""
+    return generate.is_helper(name) and ast.dump(node) == ast.dump(
+        ast.parse(generate.helper(name)).body[0]
+    )
 
 
 WHOLE = 4112
@@ -149,13 +176,15 @@ def _check_cuda(original: Kernel, version: Kernel, tolerance: float | None, file
     text = version.edition.text
     editions.check_names(text, filename, {*namespace(), *generate.defined_functions(version)})
     _compile_cuda(version, text, filename)
-    run = CudaKernel(version, Simulator(filename))
+    calls = CudaKernel(original, Simulator()), CudaKernel(version, Simulator(filename))
     special = not original.reduces
     samples = (
         sample(original, special, WHOLE, gaps=False),
         sample(original, special, SHORT, gaps=not original.reduces),
     )
-    return sum(_compare_calls(original, version, made, run, tolerance) for made in samples)
+    pair = original, version
+    with _told_where(version, filename, filename):
+        return sum(_compare_calls(*pair, made, calls, tolerance) for made in samples)
 
 
 def _compile_cuda(version: Kernel, text: str, filename: str) -> None:
@@ -204,17 +233,50 @@ def joined(kernel: Kernel) -> Kernel:
     return replace(unchecked(kernel), outputs=outputs, loops=loops, edition=edition)
 
 
-def _compare(original: Kernel, version: Kernel, each: Round, tolerance: float | None) -> int:
+def _compare(
+    original: Kernel, version: Kernel, each: Round, tolerance: float | None, filename: str
+) -> int:
     made = sample(original, each.special, each.innermost)
-    compiled = cache.reference(version) if each.reference else cache.kernels.get(version)
-    return _compare_calls(original, version, made, compiled.call, tolerance)
+    # Both in the same way: other loops join values in another order.
+    run = cache.reference if each.reference else cache.kernels.get
+    calls = run(original).call, run(version).call
+    with _told_where(version, cache.source_name(version), filename):
+        return _compare_calls(original, version, made, calls, tolerance)
+
+
+@contextmanager
+def _told_where(version: Kernel, run: str, filename: str) -> Iterator[None]:
+    """Raise `EditionError` with the user's line for what a user's loops do wrong as they run.
+
+    Parameters
+    ----------
+    version
+        The user's.
+    run
+        What tracebacks call its source.
+    filename
+        The file of the user's source.
+    """
+    try:
+        yield
+    except (MismatchError, MemoryError):
+        raise
+    except Exception as error:
+        lines = [line for at, line in walk_tb(error.__traceback__) if at.f_code.co_filename == run]
+        if version.edition is None or not lines:
+            raise
+        text = version.edition.text.splitlines()[lines[-1] - 1 :][:1]
+        raise EditionError(
+            f"{filename}:{lines[-1]}: {type(error).__name__}: {error}\n    {''.join(text).strip()}"
+        ) from error
 
 
 def _compare_calls(
-    original: Kernel, version: Kernel, made: Sample, call: Any, tolerance: float | None
-) -> int:
-    expected = made.call(cache.kernels.get(original).call)
-    found = replace(made, kernel=version).call(call)
+    original: Kernel, version: Kernel, made: Sample, calls: tuple[Any, Any],
+    tolerance: float | None,
+) -> int:  # fmt: skip
+    expected = made.call(calls[0])
+    found = replace(made, kernel=version).call(calls[1])
     for number, (one, other) in enumerate(zip(expected, found, strict=True)):
         unit = _unit(original, made, number, one)
         wrong = differs(one, other, tolerance, unit)
@@ -223,21 +285,28 @@ def _compare_calls(
     return sum(one.size for one in expected)
 
 
+_ROUNDED = frozenset(["add", "multiply", MOMENTS, JOINED])
+"""How outputs are joined whose value depends on the order of joining."""
+
+
 def _unit(original: Kernel, made: Sample, number: int, expected: np.ndarray) -> np.ndarray | None:
     """Return how far floating-point results may be from the original's; None for exact ones."""
     output = original.outputs[number]
-    if expected.dtype.kind != "f":
+    if expected.dtype.kind not in "fc":
         return None
     allowed = float(sum(named(s.operation).ulp for s in original.statements))
     with np.errstate(all="ignore"):
-        if output.combine not in ("add", "multiply"):
-            return allowed * np.spacing(np.abs(expected))
+        if output.combine not in _ROUNDED:
+            return np.asarray(allowed * np.spacing(np.abs(expected)))
         values = _joined_values(made, number)
         precision = np.finfo(output.value_dtype).eps
         axes = tuple(k for k, a in enumerate(output.access) if a is Access.BROADCAST)
-        scale = np.abs(values, dtype=np.float64).sum(axis=axes, keepdims=True)
+        scale = np.abs(values).astype(np.float64).sum(axis=axes, keepdims=True)
         if output.combine == "multiply":
             scale = values.size * np.abs(expected)
+        elif output.combine != "add":
+            # What the mean of moments is off by is in the two others, too.
+            scale = scale + np.abs(expected)
         return np.asarray((REORDERED + allowed) * precision * scale)
 
 
@@ -266,11 +335,18 @@ def differs(
     >>> differs(np.array([1.0, np.nan]), np.array([1.001, np.nan]), 0.01).tolist()
     [False, False]
     """
-    if expected.dtype.kind != "f":
+    if expected.dtype.kind not in "fc":
         return np.asarray(expected != found)
     with np.errstate(all="ignore"):
-        same = (expected == found) | (np.isnan(expected) & np.isnan(found))
         limit = unit if tolerance is None else tolerance * np.abs(expected)
+    if expected.dtype.kind == "f":
+        return _apart(expected, found, limit)
+    return _apart(expected.real, found.real, limit) | _apart(expected.imag, found.imag, limit)
+
+
+def _apart(expected: np.ndarray, found: np.ndarray, limit: Any) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        same = (expected == found) | (np.isnan(expected) & np.isnan(found))
         if limit is None:
             return np.asarray(~same)
         close = np.isfinite(expected) & (np.abs(found - expected) <= limit)
@@ -288,7 +364,8 @@ def _told(version: Kernel, made: Sample, number: int, expected: np.ndarray, foun
     ]
     given += [f"{n} = {v.item()!r}" for n, v in zip(names[1], made.parameters, strict=True)]
     with np.errstate(all="ignore"):
-        relative = np.abs((found - expected) / expected)[wrong] if expected.dtype.kind == "f" else 0
+        rounded = expected.dtype.kind in "fc"
+        relative = np.abs((found - expected) / expected)[wrong] if rounded else 0
     largest = float(np.max(relative))
     name = generate.output_names(version)[number]
     told = f"a tolerance of {largest:.2g} or more (it is relative), or " if 0 < largest < 1 else ""

@@ -10,6 +10,7 @@ from gpusched import forks
 from gpusched.editing import checking
 from gpusched.emit.editions import EditionError, functions
 from gpusched.emit.kernel import EXACT, Edition, Kernel
+from gpusched.emit.skeleton import counted
 from gpusched.plan import overrides
 from gpusched.plan.overrides import Override, TextOverride
 
@@ -41,6 +42,7 @@ class Edited:
 
     def __init__(self, kernel: Kernel, make: Callable[[], Override], path: Path | None = None,
                  tolerance: float | None = None) -> None:  # fmt: skip
+        checking.check_tolerance(tolerance)
         if kernel.mathematics != EXACT:
             raise EditionError(
                 f"kernel {kernel.name} computes in the fast mode: change it as gpusched.explain "
@@ -81,6 +83,7 @@ class Edited:
         gpusched.emit.editions.EditionError
             If the version does not compile; the message has the line in the edited file.
         """
+        checking.check_tolerance(tolerance)
         version = self._make().version(self.kernel)
         allowed = self.tolerance if tolerance is None else tolerance
         return checking.check(self.kernel, version, allowed, str(self.path or SOURCE))
@@ -144,8 +147,14 @@ def edited_override(kernel: Kernel, text: str, target: str, filename: str) -> Ov
     Raises
     ------
     EditionError
-        If it is no Python, or has neither `point` nor `kernel`.
+        If it is no Python, or has neither `point` nor `kernel`; or if it has loops for GPUs, and
+        the kernel is another one there.
     """
     if not functions(text, filename).keys() & {"point", "kernel"}:
         raise EditionError(f"{filename}: defines neither point nor kernel, as the original does")
+    if target == "cuda" and "kernel" in functions(text) and counted(kernel) is not kernel:
+        raise EditionError(
+            f"{filename}: on GPUs kernel {kernel.name} has one result more, how many values there "
+            "are: explain the program where workers own GPUs, and change the kernel found there"
+        )
     return TextOverride(kernel.digest, kernel.computation, Edition(text, target))

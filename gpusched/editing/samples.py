@@ -174,6 +174,11 @@ def numbers(random: np.random.Generator, count: int, dtype: str, special: bool) 
     (-128, 127)
     """
     kind = np.dtype(dtype)
+    if kind.kind == "c":
+        part = "float32" if kind == np.complex64 else "float64"
+        found = np.empty(count, kind)
+        found.real, found.imag = (numbers(random, count, part, special) for _ in range(2))
+        return found
     ordinary = _ordinary(random, count, kind)
     if not special:
         return ordinary

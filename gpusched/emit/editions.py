@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterable
 
+from gpusched.emit.generate import helper_source
 from gpusched.emit.kernel import Edition
 from gpusched.emit.parsing import parse
 
@@ -72,7 +73,8 @@ def has_loops(edition: Edition, target: str) -> bool:
 def with_loops(edition: Edition, target: str, loops: str) -> str:
     """Return the whole source for a target: the text, or its other functions and `loops`.
 
-    The lines of what is taken from the text keep their numbers.
+    The lines of what is taken from the text keep their numbers. Functions that the loops call and
+    the text has not, since its own loops call others, come behind it.
 
     Raises
     ------
@@ -93,4 +95,4 @@ def with_loops(edition: Edition, target: str, loops: str) -> str:
         assert own.end_lineno is not None
         lines[own.lineno - 1 : own.end_lineno] = [""] * (own.end_lineno - own.lineno + 1)
     kept = "\n".join(lines).rstrip()
-    return f"{kept}\n\n\n{loops}\n"
+    return f"{kept}\n\n\n{helper_source(loops, found)}{loops}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Container
 from functools import cache
 from string import ascii_lowercase
 
@@ -72,7 +73,7 @@ def arguments(kernel: Kernel) -> list[str]:
 
 
 @cache
-def _helper(name: str) -> str:
+def helper(name: str) -> str:
     """Return the source of a function in `scalars`, without types."""
     function = parse(inspect.getsource(getattr(scalars, name)))
     for node in ast.walk(function):
@@ -236,11 +237,24 @@ def called_names(text: str) -> set[str]:
     return set(re.findall(r"(?<![.\w])(\w+)\(", text))
 
 
-def helper_source(text: str) -> str:
-    """Return the source of the functions of `scalars` that a source calls."""
+def is_helper(name: str) -> bool:
+    """Return whether `scalars` has a function of that name, which sources may call."""
+    return inspect.isfunction(vars(scalars).get(name))
+
+
+def helper_source(text: str, there: Container[str] = ()) -> str:
+    """Return the source of the functions of `scalars` that a source calls.
+
+    Parameters
+    ----------
+    text
+        The source.
+    there
+        Functions that it has.
+    """
     names = called_names(text)
-    here = [name for name, each in vars(scalars).items() if inspect.isfunction(each)]
-    return "".join(f"{_helper(name)}\n\n\n" for name in here if name in names)
+    here = [name for name in vars(scalars) if name in names and is_helper(name)]
+    return "".join(f"{helper(name)}\n\n\n" for name in here if name not in there)
 
 
 def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:

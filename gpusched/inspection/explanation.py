@@ -18,7 +18,7 @@ from gpusched.graph.passes.sizes import Sizes
 from gpusched.graph.passes.table import Table
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.breaks import apart, breaks
-from gpusched.inspection.fit import Described, Fit, described, fit
+from gpusched.inspection.fit import Described, Fit, described, fit, is_cluster
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernel_listings import ExplainedKernel, explained
 from gpusched.inspection.model import Apart, Break, Stage, Totals
@@ -26,6 +26,7 @@ from gpusched.inspection.stages import count_tasks, stages
 from gpusched.inspection.variant import KernelUse
 from gpusched.inspection.walk import Walk, Walked
 from gpusched.machine import Machine, machine
+from gpusched.quantities import read_bytes, read_count
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,27 @@ class Explanation:
     joined: int = 0
     """Bytes that a task needs which joins all chunks of a result, as `compute` has one do."""
 
-    def on(self, memory: int, workers: int = 1, threads: int = 1) -> Explanation:
+    def on(self, memory: int | str, workers: int = 1, threads: int = 1) -> Explanation:
         """Return the explanation with whether the program fits on a cluster.
 
         Parameters
         ----------
-        memory : int
-            Memory limit of each worker in bytes.
+        memory : int or str
+            Memory limit of each worker: bytes, or a string such as ``"16 GiB"``.
         workers, threads : int
             Workers, and threads of each.
+
+        Raises
+        ------
+        ValueError
+            If the memory is not a size, or there is no worker or no thread.
         """
-        return self._on(Described(memory, workers, threads))
+        cluster = Described(
+            read_bytes("memory", memory),
+            read_count("workers", workers, least=1),
+            read_count("threads", threads, least=1),
+        )
+        return self._on(cluster)
 
     def _on(self, cluster: Described) -> Explanation:
         return replace(self, fit=fit(self.stages, self.totals.kept, cluster, self.joined))
@@ -192,11 +203,12 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     >>> found.totals.launches, [kernel.launches for kernel in found.kernels]
     (4, [4])
     """
-    on = [each for each in map(described, args) if each is not None]
-    given = [each for each in args if described(each) is None]
+    clusters = [each for each in args if is_cluster(each)]
+    given = [each for each in args if not is_cluster(each)]
     with collector_paused():
         found = explain_graph(gather(subject, *given, **kwargs))[0]
-    return found._on(on[0]) if on else found
+    on = next(filter(None, map(described, clusters)), None)
+    return found if on is None else found._on(on)
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:

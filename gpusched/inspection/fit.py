@@ -158,6 +158,12 @@ def fit(stages: Iterable[Stage], kept: int, on: Described, joined: int = 0) -> F
     )
 
 
+def is_cluster(value: Any) -> bool:
+    """Return whether a value is a cluster or a client; asks neither."""
+    info = getattr(value, "scheduler_info", None)
+    return isinstance(info, dict) or hasattr(type(value), "scheduler_info")
+
+
 def described(cluster: Any) -> Described | None:
     """Return the workers of a cluster or of a client's; None if it is neither, or has no limits."""
     info = getattr(cluster, "scheduler_info", None)

@@ -54,7 +54,14 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
         if isinstance(subject, Wanted):
             return subject
     elif args or kwargs:
-        subject = [subject, *args, *kwargs.values()]
+        others = [*args, *kwargs.values()]
+        for each in others:
+            if not unpack_collections(each)[0]:
+                raise TypeError(
+                    f"what follows an array is further arrays, a cluster or a client, not "
+                    f"{each!r:.100} of type {type(each).__name__}; arguments are a function's"
+                )
+        subject = [subject, *others]
     collections, _ = unpack_collections(subject)
     if not collections:
         raise TypeError(f"there is no dask array in this {type(subject).__name__} to explain")

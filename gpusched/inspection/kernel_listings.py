@@ -79,7 +79,7 @@ class ExplainedKernel:
         """Python source for NVIDIA GPUs, with the user's names and lines."""
         from gpusched.emit import skeleton
 
-        text = skeleton.source(self.kernel)
+        text = skeleton.source(skeleton.counted(self.kernel))
         return text if self.kernel.edition else annotated(self.use, text)
 
     @property
@@ -199,7 +199,7 @@ class ExplainedKernel:
         gpusched.backends.cuda.compiler.CompilerMissingError
             If the compiler's packages are not installed; the message names them.
         """
-        return cuda_code(self.kernel, capability(cc)).ptx()
+        return self._for_gpus(cc).ptx()
 
     def sass(self, cc: Any = (9, 0)) -> str:
         """Return the machine code for NVIDIA GPUs as text; errors as of `ptx`.
@@ -214,7 +214,7 @@ class ExplainedKernel:
         FileNotFoundError
             If there is no ``nvdisasm``.
         """
-        return cuda_code(self.kernel, capability(cc)).sass()
+        return self._for_gpus(cc).sass()
 
     def llvm(self, cc: Any = None) -> str:
         """Return LLVM's representation: the CPU's optimised one, or what CUDA code is made from.
@@ -226,7 +226,12 @@ class ExplainedKernel:
         """
         if cc is None:
             return cpu_llvm(self.kernel)
-        return cuda_code(self.kernel, capability(cc)).llvm()
+        return self._for_gpus(cc).llvm()
+
+    def _for_gpus(self, cc: Any) -> Any:
+        from gpusched.emit import skeleton
+
+        return cuda_code(skeleton.counted(self.kernel), capability(cc))
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}, launched {self.launches:,} times>"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gpusched import config
@@ -32,6 +32,10 @@ class UnknownJobError(LookupError):
 
 class JobError(RuntimeError):
     """What was asked cannot be done with this job."""
+
+
+class DamagedJobError(JobError):
+    """What is noted of a job cannot be read; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -123,22 +127,51 @@ def submit(request: Request) -> Job:
     return job
 
 
-def find(identity: str) -> Job:
+def find(identity: str, damaged: bool = False) -> Job:
     """Return a job by its identity, such as "slurm-1234".
 
-    Raises `UnknownJobError` if there is no record of one.
+    Raises `UnknownJobError` if there is no record of one; `DamagedJobError` if it cannot be read.
+
+    Parameters
+    ----------
+    identity
+        The job's.
+    damaged
+        Whether one whose record cannot be read is returned by what its identity says, which is
+        enough to cancel or remove it.
     """
-    file = root() / identity / _RECORD
-    if _JOB.fullmatch(identity) is None or not file.exists():
-        known = ", ".join(job.identity for job in everything()) or "none"
+    file, told = root() / identity / _RECORD, _parts(identity)
+    if told is None or not file.exists():
+        known = ", ".join(each.parent.name for each in _records()) or "none"
         raise UnknownJobError(f"there is no job {identity!r}; there are: {known}")
-    return _read(file)
+    try:
+        return _read(file)
+    except DamagedJobError:
+        if not damaged:
+            raise
+        return Job(*told, identity, (), 0, 0, 0.0)
 
 
-def everything() -> list[Job]:
-    """Return all jobs, the newest last."""
-    found = [_read(file) for file in root().glob(f"*/{_RECORD}")]
-    return sorted(found, key=lambda job: job.submitted)
+def everything() -> tuple[list[Job], list[DamagedJobError]]:
+    """Return all jobs, the newest last, and what is wrong with records that cannot be read."""
+    found, wrong = list[Job](), list[DamagedJobError]()
+    for file in _records():
+        try:
+            found.append(_read(file))
+        except DamagedJobError as error:
+            # Another process may have removed it meanwhile.
+            wrong += [error] if file.exists() else []
+    return sorted(found, key=lambda job: job.submitted), wrong
+
+
+def _parts(identity: str) -> tuple[str, str] | None:
+    """Return the queueing system and the number in a job's identity; None if it is none."""
+    found = _JOB.fullmatch(identity)
+    return (found[1], found[2]) if found and found[1] in systems.NAMES else None
+
+
+def _records() -> list[Path]:
+    return [file for file in sorted(root().glob(f"*/{_RECORD}")) if _parts(file.parent.name)]
 
 
 def status(job: Job) -> Status:
@@ -237,5 +270,11 @@ def remove(job: Job) -> None:
 
 
 def _read(file: Path) -> Job:
-    told = json.loads(file.read_text())
-    return Job(**{**told, "command": tuple(told["command"])})
+    try:
+        told = json.loads(file.read_text())
+        found = Job(**{**told, "command": tuple(map(str, told["command"]))})
+        return replace(found, nodes=int(found.nodes), submitted=float(found.submitted))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DamagedJobError(
+            f"{file} cannot be read: {error}. `gpusched jobs remove {file.parent.name}` removes it"
+        ) from None

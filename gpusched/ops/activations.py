@@ -92,7 +92,8 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     Parameters
     ----------
     x : numpy.ndarray, cupy.ndarray or dask.array.Array
-        Of any shape; float32 or float64 (and, with ``approximate="tanh"``, any real dtype).
+        Of any shape, float32 or float64; integers become one of them. With ``approximate="tanh"``
+        of any real dtype.
     approximate : {'none', 'tanh'}
         ``"none"`` for ``x / 2 * (1 + erf(x / sqrt(2)))``, ``"tanh"`` for the approximation
         ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``.
@@ -101,6 +102,8 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     ------
     ValueError
         For another ``approximate``.
+    TypeError
+        If `x` is of no real dtype.
 
     References
     ----------
@@ -113,6 +116,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     >>> ops.gelu(np.array([-1.0, 0.0, 1.0])).round(4)
     array([-0.1587,  0.    ,  0.8413])
     """
+    x = floating(x)
     if approximate == "none":
         return 0.5 * x * (1 + _erf(x * math.sqrt(0.5)))
     if approximate == "tanh":

@@ -58,6 +58,11 @@ def floating(x: Any) -> Any:
     raise TypeError(f"an array of {x.dtype} was given: real numbers are needed")
 
 
+def as_weight(value: Any) -> Any:
+    """Return a weight as an array: one of NumPy's for a list, what it is for arrays and None."""
+    return value if value is None or hasattr(value, "shape") else np.asarray(value)
+
+
 def whole(x: da.Array, axis: int) -> da.Array:
     """Return the array with an axis in one chunk."""
     return x if len(x.chunks[axis]) == 1 else x.rechunk({axis: -1})

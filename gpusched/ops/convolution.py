@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 
 from gpusched.ops.activations import activation as named
-from gpusched.ops.chunks import beside, check_shape, like, parameter, whole
+from gpusched.ops.chunks import as_weight, beside, check_shape, like, parameter, whole
 from gpusched.ops.windows import Windows, over
 
 Numbers = int | tuple[int, ...]
@@ -162,6 +162,7 @@ def _convolved(
     activation: Activation,
 ) -> Any:
     function = named(activation)
+    weight, bias = as_weight(weight), as_weight(bias)
     _check(x, weight, bias, groups, ndim)
     windows = Windows.of(weight.shape[2:], stride, padding, dilation, ndim)
     kept = weight

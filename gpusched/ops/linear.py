@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusched.ops.activations import activation as named
-from gpusched.ops.chunks import check_shape, like
+from gpusched.ops.chunks import as_weight, check_shape, like
 
 
 def linear(
@@ -45,6 +45,7 @@ def linear(
            [0.]])
     """
     function = named(activation)
+    weight, bias = as_weight(weight), as_weight(bias)
     if weight.ndim != 2:
         raise ValueError(f"weight has shape {weight.shape}, but is (outputs, inputs)")
     check_shape("weight", weight, (weight.shape[0], x.shape[-1]), f"x of shape {x.shape}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.ops.chunks import along, beside, check_shape, floating
+from gpusched.ops.chunks import along, as_weight, beside, check_shape, floating
 
 
 def layer_norm(
@@ -114,6 +114,7 @@ def batch_norm(
     if (mean is None) != (variance is None):
         missing = "mean" if mean is None else "variance"
         raise ValueError(f"{missing} is missing: give both mean and variance, or neither")
+    mean, variance = as_weight(mean), as_weight(variance)
     if mean is None:
         others = tuple(i for i in range(x.ndim) if i != channel)
         return _scaled(_standardise(x, others, eps), x, axes, weight, bias)
@@ -132,6 +133,7 @@ def _standardise(x: Any, axis: tuple[int, ...], eps: float) -> Any:
 
 def _scaled(y: Any, x: Any, axes: tuple[int, ...], weight: Any, bias: Any) -> Any:
     shape = tuple(x.shape[i] for i in axes)
+    weight, bias = as_weight(weight), as_weight(bias)
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None:
             check_shape(name, value, shape, f"axes {axes} of {x.shape}")

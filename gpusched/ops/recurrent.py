@@ -11,7 +11,7 @@ from dask.array.utils import meta_from_array
 from dask.delayed import delayed
 
 from gpusched.ops.activations import sigmoid
-from gpusched.ops.chunks import check_shape, like, parameter, whole
+from gpusched.ops.chunks import as_weight, check_shape, floating, like, parameter, whole
 
 State = tuple[Any, ...]
 Cell = Callable[[Any, Any, State, int], State]
@@ -30,8 +30,9 @@ def lstm(
     Parameters
     ----------
     x : numpy.ndarray, cupy.ndarray or dask.array.Array
-        Of shape (rows, times, inputs), float32 or float64. Chunks of rows run side by side, chunks
-        of times one after the other; inputs are brought into one chunk.
+        Of shape (rows, times, inputs), float32 or float64; integers become one of them. Chunks of
+        rows run side by side, chunks of times one after the other; inputs are brought into one
+        chunk.
     weight_ih, weight_hh : array_like
         Of shapes (4 * units, inputs) and (4 * units, units), for the input, forget, cell and
         output gates in this order, as torch has them.
@@ -51,6 +52,8 @@ def lstm(
     ------
     ValueError
         If shapes do not match.
+    TypeError
+        If `x` is of no real dtype.
 
     References
     ----------
@@ -103,6 +106,8 @@ def gru(
     ------
     ValueError
         If shapes do not match.
+    TypeError
+        If `x` is of no real dtype.
 
     References
     ----------
@@ -126,7 +131,9 @@ def _recur(
     state: State,
 ) -> tuple[Any, State]:  # fmt: skip
     """Run steps over an array's chunks, or over the whole of one that has none."""
-    weights = (weight_ih, weight_hh, bias_ih, bias_hh)
+    x = floating(x)
+    weights = tuple(map(as_weight, (weight_ih, weight_hh, bias_ih, bias_hh)))
+    state = tuple(map(as_weight, state))
     units = _check(gates, x, weights, state)
     if not isinstance(x, da.Array):
         return _over_time(step, x, weights, state)

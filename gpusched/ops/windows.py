@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import dask.array as da
@@ -166,9 +167,15 @@ def _pad(pad: Callable[..., Any], x: Any, padding: tuple[int, ...], fill: Any) -
 
 
 def _numbers(name: str, given: Any, ndim: int, least: int) -> tuple[int, ...]:
-    numbers = (given,) * ndim if isinstance(given, int | np.integer) else tuple(given)
-    if len(numbers) != ndim or any(int(n) != n or n < least for n in numbers):
+    numbers = tuple(given) if isinstance(given, Iterable) else (given,) * ndim
+    if len(numbers) != ndim or not all(_is_whole(n, least) for n in numbers):
         raise ValueError(
             f"{name} is a whole number of at least {least}, or {ndim} of them, not {given!r}"
         )
     return tuple(int(n) for n in numbers)
+
+
+def _is_whole(number: Any, least: int) -> bool:
+    if not isinstance(number, Real):
+        return False
+    return float(number).is_integer() and float(number) >= least

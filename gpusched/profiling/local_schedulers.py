@@ -54,7 +54,10 @@ def get_async(submit: Any, *args: Any, **kwargs: Any) -> Any:
     if not events.active:
         return _original(submit, *args, **kwargs)
     # Other processes are not recorded; arguments are pickled for them alone.
-    computation = Computation(submit, elsewhere="dumps" in kwargs)
+    elsewhere = "dumps" in kwargs
+    for recording in events.active if elsewhere else ():
+        recording.elsewhere += 1
+    computation = Computation(submit, elsewhere)
     try:
         return _original(computation.submit, *args, **kwargs)
     finally:

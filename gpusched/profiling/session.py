@@ -6,7 +6,8 @@ import uuid
 from time import perf_counter
 from typing import Any
 
-from gpusched import config, events
+from gpusched import config, events, settings
+from gpusched.inspection.units import count
 from gpusched.profiling import local_schedulers
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.process_report import Gathered, Report, process
@@ -38,6 +39,8 @@ def profile(client: Any = _DEFAULT) -> Session:
         If it is not a client.
     RuntimeError
         As the block begins, if the client is closed, or workers cannot record.
+    gpusched.settings.SettingError
+        If a setting of gpusched's has a value that it cannot have.
 
     Examples
     --------
@@ -48,6 +51,7 @@ def profile(client: Any = _DEFAULT) -> Session:
     >>> [kernel.launches for kernel in found.kernels]
     [4]
     """
+    settings.check_changes(stacklevel=2)
     return Session(client)
 
 
@@ -158,5 +162,10 @@ class Session:
             gathered.notes.append(
                 "a client was made during the profile, whose cluster was not recorded: make it "
                 "before gpusched.profile() begins"
+            )
+        if self._recording.elsewhere:
+            gathered.notes.append(
+                f"the tasks of {count(self._recording.elsewhere, 'computation')}, which ran in "
+                "processes of dask's own: use scheduler='threads', or a cluster's client"
             )
         self._profile._fill(reports, self._recording.origins, self._began, ended, gathered)

@@ -9,6 +9,8 @@ import os
 import pickle
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,8 +79,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
     >>> distance(x=np.array([3.0, 5.0, 8.0]), y=np.array([4.0, 12.0, 15.0]))
     array([ 5., 13., 17.])
     """
-    with open(path, "rb") as file:
-        reader = Reader(file)
+    with _opened(path) as reader:
         manifest = _checked(reader.manifest())
         code = _code(reader, manifest, trust)
         content = reader.json("graph.json", manifest)
@@ -129,8 +130,19 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> about["outputs"], len(about["code"])
     ([{'shape': [5], 'dtype': 'float64', 'chunks': [[3, 2]]}], 1)
     """
+    with _opened(path) as reader:
+        return _checked(reader.manifest())
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Reader]:
+    """Give what reads a file; errors of what is in it begin with its path."""
     with open(path, "rb") as file:
-        return _checked(Reader(file).manifest())
+        try:
+            yield Reader(file)
+        except (CorruptFrameError, FormatError, UntrustedError) as error:
+            error.args = (f"{os.fspath(path)}: {error}",)
+            raise
 
 
 def _checked(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -205,4 +205,7 @@ class ProcessGuard(Guard):
         if self._connection is not None:
             # A copy, which would keep the child from seeing the end of its parent.
             self._connection.close()
+        # Counted on, or what the parent's child has would be looked for in one of this process.
+        started = self._started
         super().forget_others()
+        self._started = started

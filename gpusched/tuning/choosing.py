@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusched.backends.devices import Device, device_of
 from gpusched.config import ChoiceError
+from gpusched.editing.checking import check_tolerance
 from gpusched.emit.choices import TARGETS
 from gpusched.emit.kernel import Options
 from gpusched.inspection.explanation import explain
@@ -76,6 +77,8 @@ def tune(
     ------
     ChoiceError
         If a value makes no sense for the kernel; the message has those that do.
+    ValueError
+        If the tolerance is not a number of 0 or more.
 
     Notes
     -----
@@ -96,6 +99,7 @@ def tune(
     >>> len(found.tables[0].rows)
     3
     """
+    check_tolerance(tolerance)
     given = {"block": block, "vector": vector, "unroll": unroll}
     given = {name: values for name, values in given.items() if values is not None}
     if target is not None and target not in TARGETS:

@@ -149,7 +149,7 @@ def _difference(
         return ""
     with np.errstate(all="ignore"):
         relative = [
-            float(np.nanmax(np.abs((other - one) / one))) if one.dtype.kind == "f" else np.inf
+            float(np.nanmax(np.abs((other - one) / one))) if one.dtype.kind in "fc" else np.inf
             for one, other in pairs
         ]
     largest = max(relative)

@@ -145,6 +145,15 @@ def test_spill_folder_in_memory_or_missing(tmp_path: Path) -> None:
         assert f"{tmp_path / 'file'} is not a folder that can be written" in found.text
 
 
+def test_spill_folder_is_the_one_that_workers_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of ``TMPDIR`` that is missing is made by nobody."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert "missing" not in resources.spill_folder().text
+
+
 def test_spill_folder_that_workers_will_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,12 @@ def test_exit_code_and_errors_are_the_scripts(gpusched: Runner) -> None:
     assert "the script computes no dask array" in done.stdout
 
 
+def test_an_interrupt_is_told_by_the_command_that_runs_the_script(gpusched: Runner) -> None:
+    done = gpusched("explain", gpusched.script("raise KeyboardInterrupt"))
+    assert done.returncode == 130
+    assert "gpusched explain: interrupted at" in done.stderr
+
+
 def test_a_missing_script_is_said_to_be_missing(gpusched: Runner) -> None:
     done = gpusched("explain", "nowhere.py")
     assert done.returncode == 2

@@ -52,3 +52,25 @@ def test_status_of_one_job(folders: Path) -> None:
     unknown = call("jobs", "status", "local-9")
     assert unknown.exit_code == 2
     assert "there is no job 'local-9'; there are: local-1, local-2" in unknown.output
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"submitted": "then"}'])
+def test_damaged_record_keeps_nobody_from_other_jobs(folders: Path, content: str) -> None:
+    submitted(folders, 1)
+    submitted(folders, 2)
+    jobs = folders / "state/gpusched/jobs"
+    whole = json.loads((jobs / "local-1" / _RECORD).read_text())
+    changed = {**whole, **json.loads(content)} if "submitted" in content else None
+    (jobs / "local-1" / _RECORD).write_text(json.dumps(changed) if changed else content)
+    for words in (("list",), ("status",)):
+        listed = call("jobs", *words)
+        assert listed.exit_code == 0
+        assert "local-2" in listed.stdout
+        assert "job.json cannot be read" in listed.stderr
+    one = call("jobs", "status", "local-1")
+    assert one.exit_code == 1
+    assert "`gpusched jobs remove local-1` removes it" in one.output
+    assert "there are: local-1, local-2" in call("jobs", "logs", "local-9").output
+    assert call("jobs", "cancel", "local-1").output == "job local-1 was over already\n"
+    assert call("jobs", "remove", "local-1").exit_code == 0
+    assert not call("jobs", "list").stderr

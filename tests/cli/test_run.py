@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+
+from gpusched.cli.run_cluster import Session
 
 from .conftest import Runner
 
@@ -175,3 +179,13 @@ def test_script_may_close_its_client(gpusched_run: Runner, method: str) -> None:
     done = gpusched_run("--cpu", "--workers", "1", gpusched_run.script(code))
     assert done.returncode == 3, done.stderr
     assert "every count: the script has closed its client" in done.stderr
+
+
+def test_client_that_its_scheduler_has_left_was_not_closed_by_the_script() -> None:
+    """distributed closes it, too, when it has not found the scheduler for a while."""
+    closed: Any = SimpleNamespace(status="closed")
+    gone = Session(closed, None, True, "tcp://127.0.0.1:1")
+    *_, [missing] = gone.end(timeout=0.5)
+    assert "the scheduler at tcp://127.0.0.1:1 has ended, or cannot be reached" in missing
+    *_, [missing] = Session(closed, None, True).end(timeout=0.5)
+    assert "the script has closed its client" in missing

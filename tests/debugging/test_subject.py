@@ -86,5 +86,10 @@ def test_kinds_of_integers(kind: Any) -> None:
     assert (spot.chunk, spot.local, spot.index) == ((1, 2), (0, 2), (3, 4))
 
 
+def test_positions_that_numpy_finds() -> None:
+    found = np.argwhere(np.eye(3) > 0)[-1]
+    assert Subject(da.ones((7, 5), chunks=2)).at(found).index == (2, 2)
+
+
 def test_chunks_without_elements_are_passed_over() -> None:
     assert Subject(da.ones(4, chunks=((2, 0, 2),))).at(2).chunk == (2,)

@@ -108,6 +108,32 @@ def test_cluster_is_described_by_its_smallest_worker() -> None:
     assert found.fit is not None and not found.fit.fits
 
 
+def test_cluster_without_limits_is_no_argument_of_a_function() -> None:
+    workers = {"a": {"memory_limit": 0, "nthreads": 2}}
+    cluster = SimpleNamespace(scheduler_info={"workers": workers})
+    assert gpusched.explain(np.exp, np.ones(10_000), cluster).fit is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"memory": "much"}, "memory cannot be 'much'"),
+        ({"memory": -1}, "memory cannot be -1"),
+        ({"memory": 1 << 30, "workers": 0}, "workers cannot be 0: write a whole number, 1 or more"),
+        ({"memory": 1 << 30, "threads": 1.5}, "threads cannot be 1.5"),
+    ],
+)
+def test_what_is_no_cluster(explained: Explanation, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        explained.on(**given)
+    with pytest.raises(TypeError, match="a cluster or a client, not"):
+        gpusched.explain(da.ones(3) + 1, "tcp://127.0.0.1:8786")
+
+
+def test_memory_is_a_size_as_everywhere(explained: Explanation) -> None:
+    assert explained.on("1 GiB").fit == explained.on(1 << 30).fit
+
+
 def test_task_that_joins_chunks_needs_its_result_and_one_of_them() -> None:
     x = da.random.default_rng(0).random((8, 1 << 17), chunks=(1, 1 << 17)).rechunk((8, 1 << 17))
     with gpusched.enable():

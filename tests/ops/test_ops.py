@@ -103,6 +103,21 @@ def test_in_a_cluster() -> None:
         np.testing.assert_allclose(y[:, -1].compute(), hidden.compute())
 
 
+def test_weights_may_be_lists() -> None:
+    square, ones = np.ones((6, 6, 1, 1)), np.ones(6)
+    states = np.ones((8, 3)), np.ones((8, 2)), np.ones(8), np.ones(8)
+    for chunks in (X, da.from_array(X, chunks=4)):
+        for found, expected in [
+            (ops.conv2d(chunks, square.tolist(), ones.tolist()), ops.conv2d(X, square, ones)),
+            (ops.linear(chunks, [[1.0] * 8], [2.0]), ops.linear(X, np.ones((1, 8)), np.full(1, 2))),
+            (ops.layer_norm(chunks, -1, [2.0] * 8), ops.layer_norm(X, -1, np.full(8, 2.0))),
+            (ops.batch_norm(chunks, [1] * 6, [4] * 6), ops.batch_norm(X, ones, 4 * ones)),
+        ]:
+            np.testing.assert_allclose(np.asarray(found), expected)
+    found, _ = ops.lstm(ROWS, *[each.tolist() for each in states])
+    np.testing.assert_array_equal(found, ops.lstm(ROWS, *states)[0])
+
+
 def test_states_may_be_lazy() -> None:
     weights, state = (np.ones((6, 3)), np.ones((6, 2))), RANDOM.standard_normal((6, 2))
     lazy = da.from_array(state, chunks=(4, 1))
@@ -128,6 +143,9 @@ def test_states_may_be_lazy() -> None:
         (lambda: ops.conv2d(X, np.ones((2, 6, 3, 3)), padding=(1, 2, 3)), ValueError, "padding"),
         (lambda: ops.conv2d(X, np.ones((2, 6, 3, 3)), groups=4), ValueError, "4 groups"),
         (lambda: ops.conv2d(X, np.ones((2, 6, 3, 3), "f4")), TypeError, "weight float32"),
+        (lambda: ops.conv2d(X, np.ones((2, 6, 3, 3)), stride=1.5), ValueError, "stride .* not 1.5"),
+        (lambda: ops.max_pool(X, np.inf), ValueError, "size is a whole number"),
+        (lambda: ops.max_pool(X, None), ValueError, "size is a whole number"),
         (lambda: ops.max_pool(X, 2, padding=2), ValueError, "more than half"),
         (lambda: ops.max_pool(X[0, 0], 2), ValueError, "shape"),
         (lambda: ops.avg_pool(X.astype(int), 2), TypeError, "int64"),
@@ -147,12 +165,25 @@ def test_maxima_of_whole_numbers() -> None:
     np.testing.assert_array_equal(found.compute()[0, :, 0, 0], [-15, 1])
 
 
+def tanh_gelu(x: Any) -> Any:
+    return ops.gelu(x, "tanh")
+
+
+def lstm(x: Any) -> Any:
+    return ops.lstm(x[:, :, None], np.full((8, 1), 0.01), np.full((8, 2), 0.1))[0]
+
+
+def gru(x: Any) -> Any:
+    return ops.gru(x[:, :, None], np.full((6, 1), 0.01), np.full((6, 2), 0.1))[0]
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "bool"])
 @pytest.mark.parametrize(
     "function",
-    [ops.sigmoid, ops.silu, ops.softmax, ops.log_softmax, ops.layer_norm, ops.batch_norm],
+    [ops.sigmoid, ops.silu, ops.gelu, tanh_gelu, ops.softmax, ops.log_softmax, ops.layer_norm,
+     ops.batch_norm, lstm, gru],
     ids=lambda function: function.__name__,
-)
+)  # fmt: skip
 def test_integers_give_what_their_values_give(function: Any, dtype: str) -> None:
     x = np.array([[0, 1, 200, 3], [1, 0, 7, 255]]).astype(dtype)
     expected = function(x.astype("float64"))

@@ -20,6 +20,7 @@ import gpusched
 from gpusched import events, threadsafe
 from gpusched.backends.cache import kernels
 from gpusched.profiling import Profile
+from gpusched.settings import SettingError
 from tests.contention import wait_for
 
 
@@ -265,8 +266,17 @@ def test_full_recording_says_so() -> None:
     assert found.notes[0] in " ".join(found.text().split())
 
 
+def test_settings_that_cannot_be_are_an_error_before_anything_runs() -> None:
+    wrong = {"gpusched.profiling.maximum-events": "many"}
+    told = pytest.raises(SettingError, match="maximum-events cannot be 'many'")
+    with dask.config.set(wrong), told:
+        gpusched.profile()
+
+
 def test_multiprocessing_scheduler_still_works() -> None:
     with gpusched.disable(), gpusched.profile() as found:
         x = da.ones(4, chunks=2).sum()
         assert x.compute(scheduler="processes", num_workers=1) == 4
     assert kinds(found)["scheduling"] > 0
+    told = "the tasks of 1 computation, which ran in processes of dask's own"
+    assert [note.partition(":")[0] for note in found.notes] == [told]

@@ -7,6 +7,7 @@ import copy
 import json
 import os
 import random
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -67,9 +68,10 @@ def test_every_byte_of_the_directory(tmp_path: Path, whole: bytes) -> None:
 def test_truncated(tmp_path: Path, whole: bytes, kept: float) -> None:
     length = int(len(whole) * kept) if isinstance(kept, float) else kept
     (tmp_path / "x").write_bytes(whole[:length])
-    with pytest.raises(CorruptFrameError):
+    told = f"^{re.escape(str(tmp_path / 'x'))}: "
+    with pytest.raises(CorruptFrameError, match=told):
         gpusched.load(tmp_path / "x")
-    with pytest.raises(CorruptFrameError):
+    with pytest.raises(CorruptFrameError, match=told):
         describe(tmp_path / "x")
 
 

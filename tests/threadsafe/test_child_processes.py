@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -80,6 +81,23 @@ def test_crash_is_an_error_and_the_next_call_starts_anew() -> None:
     with pytest.raises(threadsafe.ChildError, match="went with it: make it again"):
         len(file)
     assert library.sizeof(ctypes.c_int) == 4
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_process_has_a_child_of_its_own() -> None:
+    library = threadsafe.wrap(fragile, threadsafe.process("forked"))
+    file = library.File(2)
+    forked = os.fork()
+    if not forked:
+        with contextlib.suppress(BaseException):
+            assert len(library.File(3)) == 3
+            with pytest.raises(threadsafe.ChildError, match="went with it: make it again"):
+                len(file)
+            os._exit(5)
+        os._exit(1)
+    _, status = os.waitpid(forked, 0)
+    assert os.waitstatus_to_exitcode(status) == 5
+    assert len(file) == 2
 
 
 def test_start_is_bounded() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,11 @@ import pytest
 
 import gpusched
 from gpusched.backends.cache import kernels, reference
+from gpusched.backends.cuda import simulator
 from gpusched.cli.summary import summary
 from gpusched.editing.checking import MismatchError
 from gpusched.editing.samples import sample
-from gpusched.emit.editions import EditionError
+from gpusched.emit.editions import EditionError, check_names
 from gpusched.emit.kernel import EDITED
 from gpusched.kernels.errors import KernelError
 from gpusched.plan.overrides import OverrideError
@@ -43,6 +45,10 @@ PROGRAMS: dict[str, Callable[[], da.Array]] = {
     "bool": lambda: (A > 0.5) & (B < 0.3),
     "exp": lambda: np.exp(-A) * B,
     "any": lambda: ((A > 2) | (B > 3)).any(axis=0),
+    "standard deviation": lambda: (A * 3).std(axis=1),
+    "variance of columns": lambda: A.var(axis=0),
+    "complex": lambda: (A + 1j) * (B - 2j),
+    "complex product": lambda: (A + 1j).prod(axis=0),
 }
 NAMES = list(PROGRAMS)
 
@@ -92,6 +98,46 @@ def test_function_runs_in_the_place_of_the_kernel(program: da.Array, numbers: np
     with gpusched.override(kernel, mine, check=False):
         np.testing.assert_array_equal(program.compute(), (numbers + 1) * 7 * 2)
     np.testing.assert_array_equal(program.compute(), (numbers + 1) * 7)
+
+
+def test_point_alone_is_enough_whatever_its_loops_call() -> None:
+    """Those of variances call functions that the whole source has, and this text has not."""
+    program = A.var(axis=1)
+    kernel = gpusched.explain(program).kernels[0]
+    text = kernel.source
+    for kept in ("def point(a):\n    return a, a, a, a\n", text[: text.index("def kernel")]):
+        gpusched.reset_statistics()
+        with gpusched.override(kernel, kept):
+            np.testing.assert_allclose(program.compute(), A.compute().var(axis=1))
+        assert gpusched.statistics().edited_launches > 0
+    with pytest.raises(EditionError, match="a function deviation of their own"):
+        gpusched.override(kernel, text[: text.index("def kernel")].replace("- mean", "+ mean"))
+
+
+def test_gpus_count_what_variances_are_of() -> None:
+    kernel = gpusched.explain(A.var(axis=1)).kernels[0]
+    text = kernel.cuda_source
+    check_names(text, "<kernel>", simulator.namespace())
+    with pytest.raises(EditionError, match=r"on GPUs .* has one result more"):
+        gpusched.override(kernel, text, target="cuda")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        (r"point\((\w+)\[i\]", r"point(\1[i + 10**12]", "IndexError: .* not in the memory"),
+        (r"(\w+)\[i\] =", r"\1[i + n0] =", "IndexError: .* not in the memory"),
+        (r"out\[i\] =", "assert i < 0; out[i] =", "AssertionError"),
+    ],
+)
+def test_what_loops_do_wrong_is_an_error_with_its_line(right: str, wrong: str, told: str) -> None:
+    """Compiled, it may end the process."""
+    kernel = kernel_of((B + 1) * 7)
+    changed, count = re.subn(right, wrong, kernel.source)
+    line = next(k for k, text in enumerate(changed.split("\n"), 1) if text not in kernel.source)
+    assert count == 1
+    with pytest.raises(EditionError, match=rf":{line}: {told}"):
+        gpusched.override(kernel, changed)
 
 
 def test_version_holds_however_chunks_lie_in_memory() -> None:

@@ -119,6 +119,14 @@ def test_invalid_values_are_clear(program: da.Array, given: dict[str, Any], told
     assert not file().exists()
 
 
+@pytest.mark.parametrize("tolerance", [-1, "small", np.nan])
+def test_tolerance_is_a_relative_difference(program: da.Array, tolerance: Any) -> None:
+    with pytest.raises(ValueError, match="is not a relative difference"):
+        gpusched.tune(kernel_of(program), tolerance=tolerance)
+    with pytest.raises(ValueError, match="is not a relative difference"):
+        gpusched.override(kernel_of(program), lambda a, s0: a, tolerance=tolerance)
+
+
 def test_what_cannot_be_tuned() -> None:
     @gpusched.kernel
     def cube(x: float) -> float:

@@ -25,6 +25,10 @@ _STEP = 32 << 20
 """Bytes moved between two looks at the process's memory."""
 
 
+_PAUSED = "is paused: it cannot spill to"
+_WAITING = "has tasks wait that need more memory: it cannot spill to"
+
+
 class MemoryMonitor:
     """Does what distributed's own monitor does, by the same settings, off the event loop.
 
@@ -37,7 +41,10 @@ class MemoryMonitor:
         self._worker = worker
         self._manager = worker.memory_manager
         self._stopped = False
-        self._told_full = False
+        self._told = ""
+        """What was said of a full disk: what becomes of tasks meanwhile; empty while it is not."""
+        self._pauses = False
+        """Whether the worker is paused because of it."""
 
     def install(self) -> None:
         """Take the place of distributed's monitor among the worker's periodic callbacks."""
@@ -52,12 +59,12 @@ class MemoryMonitor:
             return
         # tornado starts no second look while one is going on.
         memory = self._worker.monitor.get_process_memory()
-        if self._worker.data.disk_error is not None:
-            await self._wait_for_disk()
+        if self._worker.data.disk_error is not None and await self._is_stopped_by_disk():
             return
-        if self._told_full:
-            # A task that was short of memory has found the disk writable before this did.
-            self._go_on()
+        if self._told and self._worker.data.disk_error is None:
+            # Also where a task that was short of memory has found that before this did.
+            self._told = ""
+            self._go_on("spilling works again")
         if self._manager.memory_limit:
             memory = self._without_free_buffers(memory, self._manager.memory_limit)
             pause_or_resume(self._manager, self._worker, memory)
@@ -88,32 +95,42 @@ class MemoryMonitor:
             memory = self._worker.monitor.get_process_memory()
             pause_or_resume(manager, self._worker, memory)
 
-    async def _wait_for_disk(self) -> None:
-        """Pause until files can be written again, or need not be."""
+    async def _is_stopped_by_disk(self) -> bool:
+        """Try to write a file; return whether the worker is paused until that works again.
+
+        It is as long as its results exceed their limit. Within that, tasks that need little go on;
+        others wait until they are admitted.
+        """
         data, worker = self._worker.data, self._worker
-        if worker.status == Status.running:
+        exceeds = data.held_on_host() > data.host_limit
+        if exceeds and worker.status == Status.running:
             worker.status = Status.paused
         # Also where its memory has paused it before: until the disk is free it stays so.
-        if not self._told_full and worker.status == Status.paused:
-            self._told_full = True
-            self._say_paused()
-        await asyncio.wrap_future(data.make_room())
-        if data.disk_error is not None and data.held_on_host() <= data.host_limit:
-            data.disk_error = None
+        self._pauses |= exceeds and worker.status == Status.paused
+        if worker.status in (Status.running, Status.paused):
+            self._say_full(_PAUSED if exceeds else self._told or _WAITING)
+        # A byte more than the limit asks for, so that a file is written in any case.
+        await asyncio.wrap_future(data.make_room(host_bytes=1))
         if data.disk_error is None:
-            self._go_on()
+            return False
+        if data.held_on_host() > data.host_limit:
+            return True
+        self._go_on("results have made room")
+        return False
 
-    def _go_on(self) -> None:
-        self._told_full = False
-        if self._worker.status == Status.paused:
-            logger.warning("spilling works again; resuming")
+    def _go_on(self, why: str) -> None:
+        if self._pauses and self._worker.status == Status.paused:
+            logger.warning("%s; resuming", why)
             self._worker.status = Status.running
+        self._pauses = False
 
-    def _say_paused(self) -> None:
-        """Write to the log, and through the scheduler every client, as a warning."""
-        data = self._worker.data
+    def _say_full(self, becomes: str) -> None:
+        """Write to the log, and through the scheduler every client, as a warning; once each."""
+        if becomes == self._told:
+            return
+        self._told, data = becomes, self._worker.data
         message = (
-            f"worker {self._worker.name} on {self._worker.address} is paused: it cannot spill to "
+            f"worker {self._worker.name} on {self._worker.address} {becomes} "
             f"{data.files.directory} ({data.disk_error}; {_free(str(data.files.directory))}) and "
             f"holds {format_bytes(data.held_on_host())} of results in memory. Free some space "
             f"there, or choose another disk by --local-directory"

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import socket
+import tempfile
 import threading
 from pathlib import Path
 
@@ -124,7 +125,8 @@ def shared_memory() -> Finding:
 def spill_folder() -> Finding:
     """Look at the disk that workers spill to."""
     configured = dask.config.get("temporary-directory", None)
-    folder = Path(configured or os.environ.get("TMPDIR") or "/tmp")
+    # As distributed has it: where TMPDIR is no folder that can be written, it is another one.
+    folder = Path(configured or tempfile.gettempdir())
     change = "choose another disk by --local-directory or dask's setting temporary-directory"
     # Workers make it, and what lies above it, if it is missing.
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpusched.emit import editions, generate
-from gpusched.emit.kernel import Kernel
+from gpusched.emit.kernel import Kernel, Output
 from gpusched.emit.skeleton.elementwise import flat, nest
 from gpusched.emit.skeleton.lanes import scanned, segmented
 from gpusched.emit.skeleton.reduction import reduce_inner, reduce_outer
@@ -25,6 +25,28 @@ def source(kernel: Kernel) -> str:
     around = loops(kernel)
     header = generate.header(kernel, f"{kernel.name}, for CUDA")
     return f"{header}\n\n\n{generate.helper_source(point + around)}{point}\n\n\n{around}\n"
+
+
+def counted(kernel: Kernel) -> Kernel:
+    """Return a kernel as GPUs have it: behind each three moments is how many values there are.
+
+    Examples
+    --------
+    >>> from gpusched.emit.kernel import MOMENTS, Access, Input, Output
+    >>> from gpusched.emit.skeleton import counted
+    >>> unit, still = (Access.UNIT,), (Access.BROADCAST,)
+    >>> outputs = (Output(0, "float64", still, MOMENTS, "float64"),) * 3
+    >>> found = counted(Kernel((Input("float64", unit),), (), (), outputs, ("reduce",)))
+    >>> [output.combine for output in found.outputs], counted(found) is found
+    (['moments', 'moments', 'moments', 'add'], True)
+    """
+    one = generate.literal(1, "int64")
+    outputs = [*kernel.outputs]
+    for k in reversed(kernel.moments):
+        behind = outputs[k + 3] if len(outputs) > k + 3 else outputs[k]
+        if behind.combine != "add" or behind.value != one:
+            outputs.insert(k + 3, Output(one, "int64", outputs[k].access, "add", "int64"))
+    return kernel if len(outputs) == len(kernel.outputs) else replace(kernel, outputs=(*outputs,))
 
 
 def loops(kernel: Kernel) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +27,10 @@ class Data:
         self.disk_error: OSError | None = OSError(28, "No space left on device")
         self.writable = False
 
+        self.held = 200
+
     def held_on_host(self) -> int:
-        return 200
+        return self.held
 
     def make_room(self, **_: Any) -> Future[int]:
         made: Future[int] = Future()
@@ -86,6 +89,34 @@ def test_full_disk_is_told_once_also_by_a_worker_that_memory_has_paused(
     worker.data.writable, worker.data.disk_error = False, OSError(28, "No space left on device")
     look(2)
     assert worker.status is Status.paused
+    assert len(told) == 2
+
+
+def test_full_disk_within_the_limit_of_results_is_told_once_and_lets_tasks_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tasks that are short of memory find it full again and again; those that are not may run."""
+    told: list[Any] = []
+    worker = worker_of(Data(tmp_path), Status.running, told)
+    monitor = MemoryMonitor(worker)
+
+    def look(held: int) -> Status:
+        worker.data.held = held
+        asyncio.run(monitor.check())
+        found: Status = worker.status
+        return found
+
+    assert [look(80) for _ in range(3)] == [Status.running] * 3
+    assert [pickle.loads(message["message"]) for _, message in told] == [caplog.messages[0]]
+    assert "has tasks wait that need more memory: it cannot spill to" in caplog.messages[0]
+    # Results that come in all the same have it paused, and those that go have it go on.
+    assert [look(held) for held in (120, 130, 90, 120)] == [
+        Status.paused, Status.paused, Status.running, Status.paused,
+    ]  # fmt: skip
+    assert len(told) == 2
+    assert worker.data.disk_error is not None
+    worker.data.writable = True
+    assert look(120) is Status.running
     assert len(told) == 2
 
 
