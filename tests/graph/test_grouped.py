@@ -465,3 +465,4 @@ def test_groups_are_as_long_as_flox_has_counted_unless_functions_are_somebody_s(
     assert not keeps_groups(partial(core._reduce_blockwise, agg=mine))
     assert keeps_groups(partial(core.chunk_reduce, func=("nansum", "nanlen")))
     assert not keeps_groups(partial(core.chunk_reduce, func=("nansum", own)))
+    assert not any(map(keeps_groups, (np.unique, np.matrix, partial(np.unique, axis=0))))

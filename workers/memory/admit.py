@@ -132,6 +132,11 @@ class Admission:
         found = (waiting.request for waiting in self._queue)
         return [each.task.key for each in found if isinstance(each, Running)]
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether there are tasks or transfers, and all of them wait for memory."""
+        return bool(self._queue) and not self._granted
+
     def begin(self) -> None:
         """Note what the process takes for itself, now that all is imported that tasks need."""
         self.ledger.own = max(self.ledger.own, self._memory.resident() or 0)

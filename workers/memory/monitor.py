@@ -98,25 +98,30 @@ class MemoryMonitor:
     async def _is_stopped_by_disk(self) -> bool:
         """Try to write a file; return whether the worker is paused until that works again.
 
-        It is as long as its results exceed their limit. Within that, tasks that need little go on;
-        others wait until they are admitted.
+        It is as long as its results exceed their limit, or all of its tasks wait for memory: others
+        may have these. Otherwise tasks that need little go on, and others wait to be admitted.
         """
-        data, worker = self._worker.data, self._worker
-        exceeds = data.held_on_host() > data.host_limit
-        if exceeds and worker.status == Status.running:
+        worker, needed = self._worker, self._is_disk_needed()
+        if needed and worker.status == Status.running:
             worker.status = Status.paused
         # Also where its memory has paused it before: until the disk is free it stays so.
-        self._pauses |= exceeds and worker.status == Status.paused
+        self._pauses |= needed and worker.status == Status.paused
         if worker.status in (Status.running, Status.paused):
-            self._say_full(_PAUSED if exceeds else self._told or _WAITING)
+            self._say_full(_PAUSED if needed else self._told or _WAITING)
         # A byte more than the limit asks for, so that a file is written in any case.
-        await asyncio.wrap_future(data.make_room(host_bytes=1))
-        if data.disk_error is None:
+        await asyncio.wrap_future(worker.data.make_room(host_bytes=1))
+        if worker.data.disk_error is None:
             return False
-        if data.held_on_host() > data.host_limit:
+        if self._is_disk_needed():
             return True
         self._go_on("results have made room")
         return False
+
+    def _is_disk_needed(self) -> bool:
+        """Return whether results exceed their limit, or nothing runs here for want of memory."""
+        data, admission = self._worker.data, self._worker.admission
+        exceeds: bool = data.held_on_host() > data.host_limit
+        return exceeds or (admission is not None and admission.is_stuck)
 
     def _go_on(self, why: str) -> None:
         if self._pauses and self._worker.status == Status.paused:

@@ -544,25 +544,35 @@ def grouped_for(function: Any) -> Any:
                    options["engine"], options["sort"], len(groups), function)  # fmt: skip
 
 
-def keeps_groups(value: Any) -> bool:
-    """Return whether a function is flox's, and calls nothing of somebody's own: as all it is given.
+def keeps_groups(function: Any) -> bool:
+    """Return whether a function is flox's, and calls nothing of somebody's own.
 
     flox has counted the groups when it built the graph, so that results are as long as dask knows.
 
     Examples
     --------
+    >>> from functools import partial
+    >>> import flox.core
     >>> from gpusched.graph.functions.grouped import keeps_groups
-    >>> keeps_groups(np.nansum), keeps_groups(lambda groups, array: array)
+    >>> keeps_groups(partial(flox.core.chunk_reduce, func="nansum")), keeps_groups(np.unique)
     (True, False)
     """
+    called = function
+    while isinstance(called, partial | COMPOSED):
+        called = called.func if isinstance(called, partial) else called.first
+    return callable(called) and package(called) == "flox" and _calls_none_of_others(function)
+
+
+def _calls_none_of_others(value: Any) -> bool:
+    """Return whether what a function calls, or may call of what it is given, is no one else's."""
     if isinstance(value, partial):
-        return all(map(keeps_groups, (value.func, *value.args, *value.keywords.values())))
+        return all(map(_calls_none_of_others, (value.func, *value.args, *value.keywords.values())))
     if isinstance(value, COMPOSED):
-        return all(map(keeps_groups, (value.first, *value.funcs)))
+        return all(map(_calls_none_of_others, (value.first, *value.funcs)))
     if type(value) in (tuple, list):
-        return all(map(keeps_groups, value))
+        return all(map(_calls_none_of_others, value))
     if flox.is_aggregation(value):
-        return all(map(keeps_groups, vars(value).values()))
+        return all(map(_calls_none_of_others, vars(value).values()))
     return not callable(value) or package(value) in ("flox", "numpy")
 
 

@@ -48,6 +48,7 @@ def worker_of(data: Data, status: Status, told: list[Any]) -> Any:
         status=status,
         data=data,
         memory_manager=SimpleNamespace(memory_limit=None),
+        admission=SimpleNamespace(is_stuck=False),
         monitor=SimpleNamespace(get_process_memory=lambda: 0),
         log_event=lambda topics, message: told.append((topics, message)),
     )
@@ -117,6 +118,22 @@ def test_full_disk_within_the_limit_of_results_is_told_once_and_lets_tasks_go_on
     assert worker.data.disk_error is not None
     worker.data.writable = True
     assert look(120) is Status.running
+    assert len(told) == 2
+
+
+def test_full_disk_pauses_a_worker_of_which_all_tasks_wait(tmp_path: Path) -> None:
+    """Others may have these tasks then."""
+    told: list[Any] = []
+    worker = worker_of(Data(tmp_path), Status.running, told)
+    worker.data.held = 80
+    monitor = MemoryMonitor(worker)
+    found = []
+    for worker.admission.is_stuck in (False, True, True, False, False):
+        asyncio.run(monitor.check())
+        found.append(worker.status)
+    assert found == [
+        Status.running, Status.paused, Status.paused, Status.running, Status.running,
+    ]  # fmt: skip
     assert len(told) == 2
 
 
