@@ -117,6 +117,16 @@ def test_what_is_made_of_much_is_kept() -> None:
     assert GraphBreak.NO_GAIN in noted(counted)
 
 
+@pytest.mark.parametrize(("times", "again"), [(5, True), (20, False)])
+def test_long_chains_are_computed_once(times: int, again: bool) -> None:
+    shared = numbers()
+    for _ in range(times):
+        shared = shared * 2 - 1
+    table = table_of(shared - shared.mean(axis=0))
+    assert (recomputed(table, LEAST) is not table) is again
+    check(shared - shared.mean(axis=0))
+
+
 def test_no_larger_chunk_is_kept_instead() -> None:
     """A sorted chunk of float64 would stay as long as a float32 that is made of it."""
     x = numbers().map_blocks(lambda block: np.sort(block, axis=1), dtype="f8")

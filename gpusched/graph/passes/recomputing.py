@@ -30,7 +30,7 @@ from gpusched.graph.subgraph import depth_first, made_of, operands
 from gpusched.roles import cluster_threads
 
 MOST = 16
-"""Tasks that are computed again at most for one that needs them."""
+"""Calls that are made again at most for a result: each takes a tenth or so of what memory does."""
 
 MASK = 8
 """How many times as large a result may be as one that it is made of by itself, such as a mask."""
@@ -142,12 +142,18 @@ class _Recomputing:
             self._table.note("recompute", reason)
 
     def _made_of(self, key: Any) -> tuple[list[Any], set[Any]]:
-        """Return the tasks that a result is computed by again, itself last, and of what."""
+        """Return the tasks that a result is computed by again, itself last, and of what.
+
+        Where they make more than `MOST` calls, not all of them are returned.
+        """
         given: set[Any] = set()
+        calls = 0
 
         def needed(name: Any) -> list[Any]:
-            found = []
-            for other in operands(self._tasks[name]):
+            nonlocal calls
+            calls += len(made_of(self._tasks[name]))
+            found = list[Any]()
+            for other in operands(self._tasks[name]) if calls <= MOST else ():
                 if self._is_repeated(other):
                     found.append(other)
                 else:
@@ -175,7 +181,7 @@ class _Recomputing:
                 reason = NOT_RECORDED
         if reason is None and any(table.inside(self._tasks[k]) is None for k in again):
             reason = NOT_RECORDED
-        if reason is None and len(again) > MOST:
+        if reason is None and sum(len(made_of(self._tasks[k])) for k in again) > MOST:
             reason = COMPUTES
         if reason is not None:
             return reason
