@@ -27,7 +27,7 @@ from dask.array.core import concatenate3, concatenate_shaped
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Alias, DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.passes.table import ANNOTATED, Table
+from gpusched.graph.passes.table import ANNOTATED, KnownBytes, Table
 from gpusched.graph.programs.functiontraits import worthwhile
 from gpusched.graph.subgraph import fused_into, made_of, result_key
 from gpusched.plan.grids import is_join
@@ -188,7 +188,7 @@ class _Absorbing:
         self._largest = largest
         self._large: dict[Any, list[Any]] = {}
         """By a piece's key: the large chunks that it is cut from."""
-        self._sizes: dict[Any, int] = {}
+        self._nbytes = KnownBytes(table)
         self._spread = True
         """Whether there is a large chunk for each thread of a cluster."""
 
@@ -210,17 +210,17 @@ class _Absorbing:
         for key, node in self._tasks.items():
             if self._is_piece(key, node):
                 bound = self._bound(key)
-                self._large[key] = [k for k in node.dependencies if self._nbytes(k) > bound]
+                self._large[key] = [k for k in node.dependencies if self._nbytes[k] > bound]
                 for other in self._large[key]:
-                    cut[other] += self._nbytes(key)
+                    cut[other] += self._nbytes[key]
         for key, large in list(self._large.items()):
-            if any(cut[k] < self._nbytes(k) and not self._stays(k) for k in large):
+            if any(cut[k] < self._nbytes[k] and not self._stays(k) for k in large):
                 self._table.note("absorb", KEPT)
                 del self._large[key]
 
     def _bound(self, key: Any) -> int:
         """Return the bytes that whoever makes a chunk may take without taking a large one."""
-        nbytes = self._nbytes(key)
+        nbytes = self._nbytes[key]
         return self._largest if nbytes <= self._largest else PART * nbytes
 
     def _is_piece(self, key: Any, node: Any) -> bool:
@@ -231,7 +231,7 @@ class _Absorbing:
     def _may_move(self, node: Task) -> bool:
         """Return whether a task may be part of another one, or have pieces cut; note why not."""
         reason = self._table.why_fixed(node)
-        if reason is None and not self._nbytes(node.key):
+        if reason is None and not self._nbytes[node.key]:
             reason = UNKNOWN
         if reason is not None:
             self._table.note("absorb", reason)
@@ -246,7 +246,7 @@ class _Absorbing:
             if key in self._large:
                 found.append(key)
                 large.update(self._large[key])
-            elif self._nbytes(key) > bound:
+            elif self._nbytes[key] > bound:
                 large.add(key)
         if not found or not self._may_move(node):
             return []
@@ -258,28 +258,21 @@ class _Absorbing:
         if len(large) != 1:
             self._table.note("absorb", SEVERAL)
             return []
-        largest = max(self._nbytes(each) for each in (node.key, *found))
+        largest = max(self._nbytes[each] for each in (node.key, *found))
         (chunk,) = large
         small = largest <= self._largest
-        if small or (self._spread and largest * PART <= self._nbytes(chunk)):
+        if small or (self._spread and largest * PART <= self._nbytes[chunk]):
             return found
         self._table.note("absorb", LARGE if self._spread else FEW)
         return []
 
     def _is_repeated(self, piece: Any) -> bool:
         """Return whether a task takes more than there is: what it takes it of is sent for less."""
-        return sum(map(self._nbytes, self._tasks[piece].dependencies)) <= self._nbytes(piece)
+        return sum(self._nbytes[k] for k in self._tasks[piece].dependencies) <= self._nbytes[piece]
 
     def _stays(self, key: Any) -> bool:
         """Return whether a chunk is kept whatever is done: as data, or as a cluster's result."""
         return key not in self._tasks or type(self._tasks[key]) is DataNode
-
-    def _nbytes(self, key: Any) -> int:
-        """Return the bytes of a chunk at most; 0 if that is not known."""
-        found = self._sizes.get(key)
-        if found is None:
-            found = self._sizes[key] = self._table.nbytes(key) or 0
-        return found
 
 
 def cuts(task: Task) -> bool:

@@ -19,7 +19,7 @@ from dask.array import chunk
 from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
 from gpusched.breaks import GraphBreak
 from gpusched.graph.functions.known import Cut, pieces, together
-from gpusched.graph.passes.table import Table, block_of, key_of
+from gpusched.graph.passes.table import OFF, Table, block_of, key_of
 from gpusched.graph.subgraph import last_task, references
 
 PART = 4
@@ -28,7 +28,6 @@ PART = 4
 SHARE = 16
 """How many times as large as one piece all pieces of a chunk may be: who needs one is sent all."""
 
-OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
 ANNOTATED = GraphBreak.ANNOTATED("a graph with annotations")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown size")
 SMALL = GraphBreak.SMALL("chunks below gpusched.batching.chunk-bytes, or none whose size is known")

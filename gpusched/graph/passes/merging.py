@@ -21,7 +21,7 @@ from gpusched.graph.functions.known import together
 from gpusched.graph.functions.reductionsteps import is_first_step, reduces
 from gpusched.graph.passes.chains import cuts
 from gpusched.graph.passes.recomputing import is_light
-from gpusched.graph.passes.table import Table, block_of, key_of
+from gpusched.graph.passes.table import SMALL, KnownBytes, Table, block_of, key_of
 from gpusched.graph.programs.functiontraits import is_recorded, worthwhile
 from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, operands
 from gpusched.quantities import read_bytes
@@ -45,8 +45,9 @@ def merged(table: Table, least: int) -> Table:
     chunk to tasks outside, besides results that were asked for. Each task and each edge is looked
     at a constant number of times.
     """
-    if not least or table.sizes.largest < least:
-        table.note("merge", SMALL if least else OFF)
+    reason = table.why_small(least)
+    if reason is not None:
+        table.note("merge", reason)
         return table
     return _Merging(table, least).run()
 
@@ -66,8 +67,6 @@ SHARE = 8
 """How many times as large as results of a chunk the chunk must be, for these to be kept together
 until the last one has been taken, where each is taken by a task that needs it."""
 
-OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
-SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks than threads")
 FEW_COMPUTE = GraphBreak.NO_GAIN("fewer than two tasks of a chunk that compute")
 LATER = GraphBreak.KEPT("tasks of one chunk that come after others, or are of other places")
@@ -104,7 +103,7 @@ class _Merging:
         self._of: dict[Any, _Group] = {}
         self._readers: dict[Any, Any] = {}
         """By chunk, level and block: a task of the group that takes it already."""
-        self._sizes: dict[Any, int] = {}
+        self._nbytes = KnownBytes(table)
         self._computing: dict[Any, bool] = {}
         self._held = wanted | table.held
         """Keys of the chunks that stay until the end, whatever is done."""
@@ -115,7 +114,7 @@ class _Merging:
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
-        later = sum(n > 1 and self._nbytes(chunk) >= self._least for chunk, n in readers.items())
+        later = sum(n > 1 and self._nbytes[chunk] >= self._least for chunk, n in readers.items())
         if later:
             self._table.note("merge", LATER, later)
         found = []
@@ -148,7 +147,7 @@ class _Merging:
         sizes = [self._table.nbytes(key) for key in items]
         most = self._least
         if not cluster_threads():
-            given = (self._nbytes(k) for key in members for k in self._operands[key])
+            given = (self._nbytes[k] for key in members for k in self._operands[key])
             most = max(most, max(given, default=0) // SHARE)
         small = None not in sizes and sum(filter(None, sizes)) <= most
         return items if len(items) > 1 and small else []
@@ -246,18 +245,11 @@ class _Merging:
     def _note_apart(self, reason: Reason, operands: list[Any]) -> None:
         """Note why a task stays apart from others that read the same large chunk, if any do."""
         users = self._table.users
-        if any(users[k] > 1 and self._nbytes(k) >= self._least for k in operands):
+        if any(users[k] > 1 and self._nbytes[k] >= self._least for k in operands):
             self._table.note("merge", reason)
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
-        return any(self._nbytes(k) >= self._least for k in (key, *operands))
-
-    def _nbytes(self, key: Any) -> int:
-        """Return the bytes of a chunk at most; 0 if that is not known."""
-        found = self._sizes.get(key)
-        if found is None:
-            found = self._sizes[key] = self._table.nbytes(key) or 0
-        return found
+        return any(self._nbytes[k] >= self._least for k in (key, *operands))
 
     # What becomes of them -----------------------------------------------------------------
 
@@ -267,7 +259,7 @@ class _Merging:
         for key in reversed(members):
             # A large view is best made by those who take it.
             used = self._computes(key) or not inside.isdisjoint(self._users[key])
-            if not used and self._nbytes(key) >= self._least:
+            if not used and self._nbytes[key] >= self._least:
                 inside.remove(key)
                 self._table.note("merge", VIEW)
         members = [key for key in members if key in inside]
@@ -275,7 +267,7 @@ class _Merging:
             self._table.note("merge", FEW_COMPUTE)
             return []
         left = [k for k in self._outputs(members) if k not in self._held]
-        if sum(self._nbytes(k) >= self._least for k in left) > 1:
+        if sum(self._nbytes[k] >= self._least for k in left) > 1:
             self._table.note("merge", KEPT)
             return []
         return members

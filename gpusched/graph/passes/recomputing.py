@@ -24,9 +24,11 @@ from gpusched.emit.operations import operation_of
 from gpusched.graph.functions.independence import operands_of
 from gpusched.graph.functions.partials import applied
 from gpusched.graph.functions.reductionsteps import reduces
-from gpusched.graph.passes.table import Table, drop
+from gpusched.graph.passes.table import KnownBytes, Table, drop
 from gpusched.graph.programs.functiontraits import called, is_recorded, worthwhile
+from gpusched.graph.running.blocks import into
 from gpusched.graph.subgraph import depth_first, made_of, operands
+from gpusched.record.ufuncs import FAST_POWERS
 from gpusched.roles import cluster_threads
 
 MOST = 16
@@ -38,8 +40,6 @@ MASK = 8
 WRITTEN = 2
 """How many times as long as reading it takes to write an array: its cache lines are read, too."""
 
-OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
-SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
 COMPUTES = GraphBreak.NO_GAIN("results that take longer to compute again than to read")
 READS = GraphBreak.NO_GAIN("results that are computed of more than they are")
 KEPT = GraphBreak.KEPT("results of chunks that would be kept instead, and are larger")
@@ -67,8 +67,9 @@ def recomputed(table: Table, least: int) -> Table:
     stage that need a result read it once. Each task and each edge is looked at a constant number of
     times.
     """
-    if not least or table.sizes.largest < least:
-        table.note("recompute", SMALL if least else OFF)
+    reason = table.why_small(least)
+    if reason is not None:
+        table.note("recompute", reason)
         return table
     return _Recomputing(table, least).run()
 
@@ -78,6 +79,7 @@ class _Recomputing:
         self._table = table
         self._tasks = table.tasks
         self._least = least
+        self._nbytes = KnownBytes(table)
         self._held = {*table.wanted, *table.held}
         """Keys of the chunks that stay until the end, whatever is done."""
         self._kept = set(self._held)
@@ -102,10 +104,7 @@ class _Recomputing:
 
     def _is_shared(self, key: Any, node: Any) -> bool:
         several = type(node) is Task and self._table.users[key] > 1 and key not in self._kept
-        return several and self._is_large(key) and is_light(node)
-
-    def _is_large(self, key: Any) -> bool:
-        return (self._table.nbytes(key) or 0) >= self._least
+        return several and self._nbytes[key] >= self._least and is_light(node)
 
     def _note(self, key: Any, shared: set[Any]) -> list[Any]:
         """Note which shared results a task needs, and return which tasks it does."""
@@ -126,10 +125,13 @@ class _Recomputing:
             self._ends[key] = reduces(node) or not recorded
         return self._ends[key]
 
+    def _is_later(self, user: Any, key: Any) -> bool:
+        """Return whether who needs a result is no part of the stage that computes it."""
+        return self._stages[user] > self._stages[key] or self._ends_stage(user)
+
     def _decide(self, key: Any) -> None:
         """Note whether a result is computed again."""
-        stage = self._stages[key]
-        later = [k for k in self._users[key] if self._stages[k] > stage or self._ends_stage(k)]
+        later = [k for k in self._users[key] if self._is_later(k, key)]
         if not later:
             return
         again, given = self._made_of(key)
@@ -144,7 +146,7 @@ class _Recomputing:
     def _made_of(self, key: Any) -> tuple[list[Any], set[Any]]:
         """Return the tasks that a result is computed by again, itself last, and of what.
 
-        Where they make more than `MOST` calls, not all of them are returned.
+        None of those that make more than `MOST` calls.
         """
         given: set[Any] = set()
         calls = 0
@@ -160,41 +162,40 @@ class _Recomputing:
                     given.add(other)
             return found
 
-        return depth_first([key], needed), given
+        again = depth_first([key], needed)
+        return again if calls <= MOST else [], given
 
     def _is_repeated(self, key: Any) -> bool:
         node = self._tasks.get(key)
         inner = type(node) is Task and key not in self._kept and bool(node.dependencies)
-        nbytes = (self._table.nbytes(key) or 0) * MASK
-        return (
-            inner and nbytes >= self._least and is_light(node) and not self._table.why_fixed(node)
-        )
+        large = inner and self._nbytes[key] * MASK >= self._least
+        return large and is_light(node) and not self._table.why_fixed(node)
 
     def _why_kept(self, key: Any, again: Sequence[Any], given: set[Any]) -> Reason | None:
         """Return why a result must be kept, or others would be for longer; None if it need not."""
         table = self._table
-        reason = table.why_fixed(self._tasks[key])
-        for user in self._users[key]:
-            node = self._tasks[user]
-            reason = reason or (table.why_fixed(node) if type(node) is Task else NOT_RECORDED)
-            if reason is None and not self._reads_lazily(node):
-                reason = NOT_RECORDED
-        if reason is None and any(table.inside(self._tasks[k]) is None for k in again):
-            reason = NOT_RECORDED
-        if reason is None and sum(len(made_of(self._tasks[k])) for k in again) > MOST:
-            reason = COMPUTES
+        fixed = table.why_fixed(self._tasks[key])
+        users = (self._why_read(self._tasks[user]) for user in self._users[key])
+        reason = fixed or next(filter(None, users), None)
         if reason is not None:
             return reason
-        sizes = {k: table.nbytes(k) for k in given}
-        if None in sizes.values():
+        if any(table.inside(self._tasks[k]) is None for k in again):
+            return NOT_RECORDED
+        if not again:
+            return COMPUTES
+        if any(table.nbytes(k) is None for k in given):
             return UNKNOWN
-        longer = sum(size or 0 for k, size in sizes.items() if not self._is_there(k))
-        return KEPT if longer > (table.nbytes(key) or 0) else None
+        longer = sum(self._nbytes[k] for k in given if not self._is_there(k))
+        return KEPT if longer > self._nbytes[key] else None
 
-    def _reads_lazily(self, node: Task) -> bool:
-        functions = self._table.functions
+    def _why_read(self, node: Any) -> Reason | None:
+        """Return why a task must be given a result as it is; None if it may compute it again."""
+        if type(node) is not Task:
+            return NOT_RECORDED
+        functions, fixed = self._table.functions, self._table.why_fixed(node)
         recorded = worthwhile(node, functions) and is_recorded(node, functions)
-        return recorded and self._table.inside(node) is not None
+        able = recorded and self._table.inside(node) is not None
+        return fixed or (None if able else NOT_RECORDED)
 
     def _is_there(self, key: Any) -> bool:
         """Return whether a chunk stays whatever is done: data, a result, or one of a cluster's.
@@ -212,9 +213,7 @@ class _Recomputing:
         A stage reads it at most once, as tasks that read the same chunk are merged. Who is not
         alone is of a stage that reads what it is made of all the same.
         """
-        table = self._table
-        size = table.nbytes(key) or 0
-        read = sum(table.nbytes(k) or 0 for k in given)
+        size, read = self._nbytes[key], sum(self._nbytes[k] for k in given)
         stages = len({self._stages[k] for k in later})
         spared = (WRITTEN + stages) * size + (read if alone else 0)
         return READS if stages * read > spared else None
@@ -224,9 +223,7 @@ class _Recomputing:
         for key, node in self._tasks.items():
             if type(node) is not Task:
                 continue
-            stage = self._stages[key]
-            used = [k for k in operands(node) if k in self._again
-                    and (self._stages[k] < stage or self._ends_stage(key))]  # fmt: skip
+            used = [k for k in operands(node) if k in self._again and self._is_later(key, k)]
             if used:
                 inside: dict[Any, Any] = {}
                 for name in [*(k for other in used for k in self._again[other]), key]:
@@ -236,11 +233,6 @@ class _Recomputing:
                 tasks[key] = table.fused([*inside.values()], key)
         drop(tasks, self._again, {*table.wanted, *table.items})
         return replace(table, tasks=tasks)
-
-
-_HEAVY = operator.floordiv, operator.mod
-_POWERS = 2, 0.5, -1
-"""Exponents that are an operation of their own: `gpusched.record.ufuncs.FAST_POWERS`."""
 
 
 def is_light(node: Any) -> bool:
@@ -265,12 +257,13 @@ def _is_light_call(task: Task) -> bool:
     given = operands_of(function, args, kwargs)
     if given is None or not all(map(_is_operand, given)):
         return False
-    if isinstance(function, np.ufunc):
-        operation = operation_of(function)
-        return operation is not None and not operation.heavy
     if function is operator.pow:
-        return type(args[1]) in (int, float) and args[1] in _POWERS
-    return not any(function is each for each in _HEAVY)
+        return type(args[1]) in (int, float) and args[1] in FAST_POWERS
+    ufunc = into(function)
+    if not isinstance(ufunc, np.ufunc):
+        return True
+    operation = operation_of(ufunc)
+    return operation is not None and not operation.heavy
 
 
 def _is_operand(value: Any) -> bool:

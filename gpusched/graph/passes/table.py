@@ -22,6 +22,8 @@ from gpusched.graph.subgraph import flattened, references
 
 ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
 MADE = GraphBreak.FORM("a task that makes data")
+OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
+SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
 
 PASSES = "chain", "unsplit", "reduce", "absorb", "recompute", "merge", "cut", "batch"
 """What puts tasks together, by the names under which it notes why some stay apart."""
@@ -82,6 +84,12 @@ class Table:
     def users(self) -> Counter[Any]:
         """How many nodes need each key."""
         return uses(self.tasks)
+
+    def why_small(self, least: int) -> Reason | None:
+        """Return why no chunk has as many bytes as tasks are put together for; None if one has."""
+        if not least:
+            return OFF
+        return SMALL if self.sizes.largest < least else None
 
     def why_fixed(self, node: Any) -> Reason | None:
         """Return why a task may not become part of another one; None if it may."""
@@ -146,6 +154,18 @@ class Table:
         """
         node = self.tasks.get(key)
         return self.sizes.of_key(key) if node is None else self.sizes.of(node)
+
+
+class KnownBytes(dict[Any, int]):
+    """By key: the bytes of a table's chunks at most; 0 of those whose size is not known."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, key: Any) -> int:
+        found = self[key] = self._table.nbytes(key) or 0
+        return found
 
 
 def uses(tasks: Mapping[Any, Any]) -> Counter[Any]:
