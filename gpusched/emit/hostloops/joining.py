@@ -36,10 +36,10 @@ class Joining(Nest):
         return self.fewer(JOINED_ROWS)
 
     def fewer(self, rows: int) -> int:
-        """Return for how many of some rows `point` may be called at once: half as many, or so."""
-        while rows > 1 and (
-            rows * len(self.kernel.statements) > STATEMENTS or is_heavy(self.kernel)
-        ):
+        """Return how many of some rows may be joined at once: the longer `point` is, the fewer."""
+        if is_heavy(self.kernel):
+            return 1
+        while rows > 1 and rows * len(self.kernel.statements) > STATEMENTS:
             rows //= 2
         return rows
 
