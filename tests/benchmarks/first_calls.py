@@ -143,9 +143,7 @@ def calls(work: str, dtype: str, count: int, place: str, library: str,
         gpusched.enable()
     inputs = WORKS[work].inputs(count, dtype)
     prepared = load(contender)(Case(WORKS[work], dtype, count, inputs, []))
-    # Virtual machines may give pages back that have been free for two seconds. To get 256 MB again
-    # takes half a second, from whoever happens to need them first.
-    np.ones(min(max(3 * sum(each.nbytes for each in inputs), FREE[0]), FREE[1]), np.uint8)
+    get_memory(sum(each.nbytes for each in inputs))
     found = {"first": _seconds(prepared.run)}
     if prepared.settle is not None and not once:
         found["second"] = _seconds(prepared.run)
@@ -156,6 +154,15 @@ def calls(work: str, dtype: str, count: int, place: str, library: str,
         found["steady"] = median(_seconds(prepared.run) for _ in range(STEADY))
         found["unused"] = sum(_unused(place).values())
     return found
+
+
+def get_memory(nbytes: int) -> None:
+    """Get as much memory as a first call may need for inputs of some bytes, and let go of it.
+
+    Virtual machines may give pages back that have been free for two seconds. To get 256 MB again
+    takes half a second, from whoever happens to need them first.
+    """
+    np.ones(min(max(3 * nbytes, FREE[0]), FREE[1]), np.uint8)
 
 
 def _join() -> None:

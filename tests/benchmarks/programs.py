@@ -26,6 +26,7 @@ from dask.base import collections_to_expr
 
 import gpusched
 from tests.benchmarks import page, report
+from tests.benchmarks.first_calls import get_memory
 
 YEAR = 365
 DAYS = 10 * YEAR
@@ -348,11 +349,11 @@ def measure(name: str, nbytes: int, repeat: int) -> Timing:
     build = PROGRAMS[name](nbytes)
     with gpusched.disable():
         plain = tasks_of(build())
-        _free(nbytes)
+        get_memory(nbytes)
         first, expected = timed(build)
     with gpusched.enable():
         ours = tasks_of(build())
-        _free(nbytes)
+        get_memory(nbytes)
         first_fused, found = timed(build)
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
         with dask.config.set({"gpusched.fusion.tier": "fused"}):  # which waits for its kernels
@@ -364,14 +365,6 @@ def measure(name: str, nbytes: int, repeat: int) -> Timing:
         with gpusched.enable():
             timing.fused.append(timed(build)[0])
     return timing
-
-
-def _free(nbytes: int) -> None:
-    """Get memory for three inputs, and let go of it.
-
-    Of virtual machines, it may have been taken back: to get 256 MB again takes half a second.
-    """
-    np.ones(3 * nbytes, np.uint8)
 
 
 def tasks_of(array: Any) -> int:
