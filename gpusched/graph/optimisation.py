@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -76,7 +77,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     wanted = list(flatten([keys]))
     table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
     check(table.tasks, table.sizes)
-    rewritten = rewrite(table.tasks, table.functions, table.wanted)
+    rewritten = rewrite(table.tasks, table.functions, table.wanted, table.forms)
     _declare(rewritten, table)
     note(table.tasks, rewritten, table.sizes)
     found = batched(rewritten, table, limits())
@@ -129,7 +130,8 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         whole = _in_whole_chunks(table, small)
         found = whole.without_joins(joins)
         table = found if whole is table else without_links(found)
-        if any(map(has_join_inside, table.tasks.values())):
+        tasks = [node for node in table.tasks.values() if type(node) is Task]
+        if any(map(partial(table.forms.answer, has_join_inside), tasks)):
             from gpusched.graph.passes.reducefirst import reduced_first
 
             parted = reduced_first(table, least)

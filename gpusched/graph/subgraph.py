@@ -42,8 +42,8 @@ def layer_of(key: Any) -> str:
     >>> layer_of(("add-5f0c", 0, 1)), layer_of("add-5f0c_.0_.1")
     ('add-5f0c', 'add-5f0c')
     """
-    name = key[0] if isinstance(key, tuple) and key else key
-    return _SUFFIX.sub("", str(name))
+    name = str(key[0] if isinstance(key, tuple) and key else key)
+    return _SUFFIX.sub("", name) if "_." in name else name
 
 
 def fused_into(node: Any) -> Collection[Any]:
@@ -131,8 +131,12 @@ def depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> 
                 found.append(key)
             elif key not in started:
                 started.add(key)
-                stack.append((key, True))
-                stack += [(other, False) for other in reversed(operands(key))]
+                needed = operands(key)
+                if needed:
+                    stack.append((key, True))
+                    stack += [(other, False) for other in reversed(needed)]
+                else:
+                    found.append(key)
     return found
 
 

@@ -282,6 +282,20 @@ def substitute(structure: Any, registers: Registers) -> Any:
     return structure.filled(registers) if found is Spread else structure
 
 
+def is_open(structure: Any) -> bool:
+    """Return whether `substitute` returns another object than `structure`.
+
+    Examples
+    --------
+    >>> from gpusched.plan.plan import Register, is_open
+    >>> is_open((1, "x")), is_open((1, Register(0))), is_open([1])
+    (False, True, True)
+    """
+    if type(structure) is tuple:
+        return any(map(is_open, structure))
+    return type(structure) in (Register, Spread, list, dict)
+
+
 @dataclass
 class Call:
     """A function called on arrays that exist: a view, or something no kernel can do."""

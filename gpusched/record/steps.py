@@ -14,7 +14,7 @@ import numpy as np
 
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import error_state
-from gpusched.plan.plan import Register, Registers, changed, substitute, used_registers
+from gpusched.plan.plan import Register, Registers, changed, is_open, substitute, used_registers
 from gpusched.record.chunk import LazyChunk, is_scalar
 
 
@@ -47,6 +47,16 @@ class ProgramStep:
     """Of a partial application that was taken apart."""
     shown: bool = False
     """Whether functions that are not recorded may see how its result is laid out in memory."""
+    places: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Which arguments are others in each call."""
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Which keyword arguments are."""
+
+    def __post_init__(self) -> None:
+        places = tuple([k for k, value in enumerate(self.args) if is_open(value)])
+        names = tuple([name for name, value in self.kwargs.items() if is_open(value)])
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "names", names)
 
     @property
     def registers(self) -> set[int]:
@@ -55,10 +65,15 @@ class ProgramStep:
 
     def call(self, function: Callable[..., Any], registers: Registers) -> Any:
         """Call a function instead of the step's own, with its arguments."""
-        args = substitute(self.args, registers)
-        if not self.kwargs:
-            return function(*args)
-        return function(*args, **substitute(self.kwargs, registers))
+        args = [*self.args]
+        for k in self.places:
+            value = args[k]
+            register = type(value) is Register  # Most are: a call less for each.
+            args[k] = value.fetch(registers) if register else substitute(value, registers)
+        if not self.names:
+            return function(*args, **self.kwargs)
+        made = {name: substitute(self.kwargs[name], registers) for name in self.names}
+        return function(*args, **{**self.kwargs, **made})
 
     def renamed(self, names: Any) -> ProgramStep:
         """Return the same call with other registers: `Register` objects, by number."""

@@ -15,6 +15,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.showing import show
+from gpusched.graph.programs.templates import Forms
 from gpusched.graph.running.calling import Calling
 from gpusched.plan import tiers
 from gpusched.plan.plan import Plan, Register
@@ -190,7 +191,7 @@ def test_a_program_without_steps_has_the_layout_of_what_it_is_given() -> None:
     # Such as a chunk that `rechunk` leaves as it is, in a graph that is optimised again.
     same = Task(("y", 0), Program((), 1), TaskRef("x"))
     graph = {same.key: same}
-    show(graph, [same.key], dict(graph))
+    show(graph, [same.key], dict(graph), Forms())
     assert graph[same.key].func is same.func
 
 
@@ -199,7 +200,7 @@ def test_tasks_of_others_are_left_as_they_are() -> None:
     given = Task(("y", 0), Program((double,), 1), TaskRef("x"))
     own = Task(("z", 0), given.func, TaskRef("x"))
     graph = {given.key: given, own.key: own}
-    show(graph, [given.key, own.key], {given.key: given})
+    show(graph, [given.key, own.key], {given.key: given}, Forms())
     assert graph[own.key] is own
     assert graph[given.key].func is own.func is given.func.shown()
     assert given.func is not own.func

@@ -190,14 +190,12 @@ class Guard:
         if self._found is None:
             return False
         for level, func, args, names in self._found:
-            if (
-                level.func is not func
-                or level.args is not args
-                or len(level.keywords) != len(names)
-            ):
+            keywords = level.keywords
+            if level.func is not func or level.args is not args or len(keywords) != len(names):
                 return False
-            if not all([level.keywords.get(name, _MISSING) is value for name, value in names]):
-                return False
+            for name, value in names:
+                if keywords.get(name, _MISSING) is not value:
+                    return False
         return True
 
     def __reduce__(self) -> Any:

@@ -68,7 +68,7 @@ class _Batching:
         self._slow: dict[Program, str] = {}
         """What programs call that may take any time, by its name; empty for nothing."""
         self._unrecorded = Templates(
-            lambda node: translated(node, table.functions, recorded=False)[0]
+            lambda node: translated(node, table.functions, recorded=False)[0], forms=table.forms
         )
         self._limits = limits
         self._operands: dict[Any, list[Any]] = {}
@@ -126,10 +126,10 @@ class _Batching:
 
         def operands(key: Any) -> list[Any]:
             node = self._graph.get(key)
+            found: list[Any] = []
             if node is None or type(node) is DataNode:
                 self._data.add(key)  # Without a node it is kept on a cluster.
-                found = []
-            else:
+            elif node.dependencies:
                 found = list(dict.fromkeys(map(self._resolved, references(node))))
             needed[key] = found
             return found

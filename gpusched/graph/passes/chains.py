@@ -112,7 +112,7 @@ def without_links(table: Table, joins: bool = False) -> Table:
     (['a', 'x', 'y'], ['x', 'y'])
     """
     tasks, users, sizes, functions = table.tasks, table.users, table.sizes, table.functions
-    asked = {*table.wanted, *table.items}
+    forms, asked = table.forms, {*table.wanted, *table.items}
     inside: defaultdict[Any, list[Any]] = defaultdict(list)
     for key, node in tasks.items():
         if not node.dependencies:
@@ -122,7 +122,7 @@ def without_links(table: Table, joins: bool = False) -> Table:
         # for is computed beside the others: nothing is refused there.
         needed = [k for k in needed if type(tasks[k]) is Task] if type(node) is Task else []
         if len(node.dependencies) > 1:
-            needed = [k for k in needed if joins and _joins(tasks[k])]
+            needed = [k for k in needed if joins and forms.answer(_joins, tasks[k])]
         for k in needed:
             reason: Reason | None = None
             if sizes.is_annotated(node) or sizes.is_annotated(tasks[k]):
@@ -226,7 +226,9 @@ class _Absorbing:
     def _is_piece(self, key: Any, node: Any) -> bool:
         single = type(node) is Task and self._table.users[key] == 1 and key not in self._wanted
         # What makes data cuts no piece of a chunk.
-        return single and not node.data_producer and cuts(node) and self._may_move(node)
+        if not single or node.data_producer or not self._table.forms.answer(cuts, node):
+            return False
+        return self._may_move(node)
 
     def _may_move(self, node: Task) -> bool:
         """Return whether a task may be part of another one, or have pieces cut; note why not."""

@@ -227,38 +227,34 @@ class Grouping:
                 level, below = group.level, group
             elif group.level == level and group is not below:
                 below = None
-        if below is not None and below.room and self._fits(below, key, nbytes):
-            heights = below.height
-            height = 1 + max([heights[k] for k in operands if k in heights])
-            return self._join(below, key, height, nbytes)
-        large = self._large(key)
+        # The large chunks that it takes pieces of.
+        large = frozenset(self._pieces.get(key, ()))
+        if below is not None and below.room:
+            needed = nbytes + self._taken(below, key)
+            if self._fits(below, large, needed):
+                heights = below.height
+                height = 1 + max([heights[k] for k in operands if k in heights])
+                return self._join(below, key, height, needed)
+        needed = nbytes + self._taken(None, key)
         found = self._open.get((level + 1, large))
-        if found is None or not found.open or not self._fits(found, key, nbytes):
+        if found is None or not found.open or not self._fits(found, large, needed):
             room = self._limits.side_by_side(self._widths[self._depths[key]])
             found = self._open[level + 1, large] = Group(level + 1, room, large)
             self._groups.append(found)
-        self._join(found, key, 1, nbytes)
+        self._join(found, key, 1, needed)
 
-    def _large(self, key: Any) -> frozenset[Any]:
-        """Return the large chunks that a task takes pieces of."""
-        return frozenset(self._pieces.get(key, ()))
-
-    def _fits(self, group: Group, key: Any, nbytes: float) -> bool:
+    def _fits(self, group: Group, large: frozenset[Any], nbytes: float) -> bool:
         few = len(group.members) < _TASKS * max(group.room, 1)
-        return (
-            few
-            and self._large(key) <= group.large
-            and group.nbytes + self._taken(group, key) + nbytes <= self._limits.nbytes
-        )
+        return few and large <= group.large and group.nbytes + nbytes <= self._limits.nbytes
 
-    def _taken(self, group: Group, key: Any) -> float:
-        """Return the bytes that a task takes from outside the group."""
+    def _taken(self, group: Group | None, key: Any) -> float:
+        """Return the bytes that a task takes from outside the group, which it may begin."""
         get, of, pieces = self._sizes.get, self.of, self._pieces.get(key, {})
         outside = [k for k in self._operands[key] if of[k] is not group]
         return sum([pieces[k] if k in pieces else get(k, 0) for k in outside])
 
     def _join(self, group: Group, key: Any, height: int, nbytes: float) -> None:
-        group.add(key, height, nbytes + self._taken(group, key))
+        group.add(key, height, nbytes)
         self.of[key] = group
 
 

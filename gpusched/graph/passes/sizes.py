@@ -78,8 +78,11 @@ class Sizes:
         """Return the bytes of a task's result at most, by its node; None if that is not known."""
         if isinstance(node, DataNode):
             return _held(node.value)
-        last = last_task(node)
-        left = self.of_first_step(last) if last is not None and is_first_step(last) else None
+        return self.of_task(node, leaves_less(node))
+
+    def of_task(self, node: Any, less: bool) -> int | None:
+        """Return the bytes of a task's result at most, by what `leaves_less` returns of it."""
+        left = self.of_first_step(last_task(node)) if less else None
         return self.of_key(result_key(node)) if left is None else left
 
     def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
@@ -220,6 +223,15 @@ class Sizes:
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
+
+
+def leaves_less(node: Any) -> bool:
+    """Return whether a task's result is less than its layer's chunks, as dask has noted these.
+
+    That is asked of the functions that it calls.
+    """
+    last = last_task(node)
+    return last is not None and is_first_step(last)
 
 
 def _held(value: Any) -> int | None:

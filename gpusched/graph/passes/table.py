@@ -16,8 +16,9 @@ from gpusched.adapters.tasks import Alias, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.passes.joins import joined
-from gpusched.graph.passes.sizes import Sizes
+from gpusched.graph.passes.sizes import Sizes, leaves_less
 from gpusched.graph.programs.functiontraits import Functions
+from gpusched.graph.programs.templates import Forms
 from gpusched.graph.subgraph import flattened, references
 
 ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
@@ -55,6 +56,9 @@ class Table:
 
     apart: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Why tasks stay apart, by pass: what the passes have noted so far."""
+
+    forms: Forms = field(default_factory=Forms, repr=False)
+    """What tasks of one form have in common; all tables of a graph share it."""
 
     flat: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
     """By identity, nodes that have been asked for, and what `inside` returns for each; all tables
@@ -153,7 +157,11 @@ class Table:
         What passes do with the tasks of a layer is the same for all of its chunks.
         """
         node = self.tasks.get(key)
-        return self.sizes.of_key(key) if node is None else self.sizes.of(node)
+        if node is None:
+            return self.sizes.of_key(key)
+        if type(node) is not Task:
+            return self.sizes.of(node)
+        return self.sizes.of_task(node, self.forms.answer(leaves_less, node))
 
 
 class KnownBytes(dict[Any, int]):

@@ -48,7 +48,7 @@ from gpusched.graph.programs.functiontraits import (
 from gpusched.graph.programs.kept import lasting_form
 from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.showing import show
-from gpusched.graph.programs.templates import Templates, frozen, is_constant
+from gpusched.graph.programs.templates import Forms, Templates, frozen, is_constant
 from gpusched.graph.running.decisions import Remaining
 from gpusched.graph.running.inputs import describe
 from gpusched.plan.plan import Register, used_registers
@@ -67,8 +67,9 @@ class Untranslatable(Exception):
 
 
 def rewrite(
-    graph: dict[Any, Any], functions: Functions, wanted: Iterable[Any] = ()
-) -> dict[Any, Any]:
+    graph: dict[Any, Any], functions: Functions, wanted: Iterable[Any] = (),
+    forms: Forms | None = None,
+) -> dict[Any, Any]:  # fmt: skip
     """Return `graph` with a program in every task that computes with known functions.
 
     Parameters
@@ -79,6 +80,8 @@ def rewrite(
         What is known of functions.
     wanted
         Keys of the results.
+    forms
+        Of the graph's tasks.
     """
 
     def labelled(node: Any) -> Any:
@@ -87,15 +90,17 @@ def rewrite(
             events.origin(task.key, task.func.inputs, tuple(keys))
         return task
 
+    forms = Forms() if forms is None else forms
     templates = Templates(
         lambda node: translated(node, functions)[0],
         partial(is_taken, functions=functions),
         partial(lasting_form, functions=functions),
+        forms,
     )
     # What each call of a program was is noted of each task.
     rewritten = labelled if events.active else templates.rewrite
     found = {key: rewritten(node) if type(node) is Task else node for key, node in graph.items()}
-    show(found, wanted, graph)
+    show(found, wanted, graph, forms)
     _count(found.values())
     return found
 

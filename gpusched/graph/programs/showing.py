@@ -9,18 +9,19 @@ from gpusched.adapters.tasks import (
     DataNode,
     GraphNode,
     Task,
-    TaskRef,
     is_container,
 )
-from gpusched.graph.functions.partials import callables
 from gpusched.graph.functions.unrecorded import sees
 from gpusched.graph.programs.functiontraits import called
 from gpusched.graph.programs.program import Program
+from gpusched.graph.programs.templates import Forms
 from gpusched.graph.subgraph import copied, made_of
 from gpusched.record.steps import ProgramStep
 
 
-def show(graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any]) -> None:
+def show(
+    graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any], forms: Forms
+) -> None:
     """Have programs of a graph lay their results out as NumPy does, where that may be seen.
 
     A function that is not recorded sees what comes to it by way of any other tasks, too, and may
@@ -35,11 +36,14 @@ def show(graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any]
         Keys of the results.
     before
         The nodes before they were rewritten, which belong to others.
+    forms
+        Of those that are tasks.
     """
-    seeing: dict[Any, bool] = {}
     found = {key for key in wanted if type(key) is tuple}
     for node in graph.values():
-        if any([type(each) is Task and _sees(each, seeing) for each in made_of(node)]):
+        if type(node) is not Task:
+            continue
+        if _sees(node) if type(node.func) is Program else forms.answer(_sees_inside, node):
             found |= node.dependencies
     waiting = list(found)
     programs: dict[Program, Program] = {}
@@ -63,17 +67,18 @@ def show(graph: dict[Any, Any], wanted: Iterable[Any], before: Mapping[Any, Any]
         found |= reached
 
 
-def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
+def _sees_inside(node: Any) -> bool:
+    """Return whether one of the tasks that are fused to one does, see `_sees`."""
+    return any([type(each) is Task and _sees(each) for each in made_of(node)])
+
+
+def _sees(task: Task) -> bool:
     """Return whether a task calls a function that may see how its chunks are laid out in memory."""
     if type(task.func) is Program and not any(map(_is_callable, task.args)):
         return task.func.sees
     function, kwargs = called(task)
     given = tuple(_literals((*task.args, *kwargs.values())))
-    key = id(function), *map(id, callables([each for each in given if type(each) is not TaskRef]))
-    found = known_ones.get(key)
-    if found is None:
-        found = known_ones[key] = sees(ProgramStep(function, given, dict.fromkeys(kwargs)))
-    return found
+    return sees(ProgramStep(function, given, dict.fromkeys(kwargs)))
 
 
 def _is_callable(argument: Any) -> bool:

@@ -6,7 +6,7 @@ A sum of 3,000 chunks is optimised in 0.2 s of processor time so, rather than 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gpusched.record.recorded import RecordedFunction, StandIn
 
 Translate = Callable[[Any], Any]
 Signature = tuple[Any, ...]
+Answer = TypeVar("Answer")
 Place = int | DataNode
 """Which of a task's inputs its program is given, or what else: a guard."""
 Template = tuple[Program, tuple[Place, ...]]
@@ -163,6 +164,58 @@ class _Inside:
         """Equal for equal signatures."""
 
 
+class Forms:
+    """The tasks of a graph by their signatures, each of which is made once for all who ask.
+
+    Notes
+    -----
+    Belongs to one thread, for as long as the graph lives.
+    """
+
+    def __init__(self) -> None:
+        self._signatures = Signatures()
+        self._numbers: dict[Signature, int] = {}
+        self._tasks: dict[int, tuple[Task, int, list[Any]]] = {}
+        """By identity; a task that is kept here keeps its own."""
+        self._answers: dict[tuple[Any, int], Any] = {}
+
+    def of(self, task: Task) -> tuple[int, list[Any]]:
+        """Return the number of a task's signature, and its inputs."""
+        found = self._tasks.get(id(task))
+        if found is None:
+            signature, inputs = self._signatures.of(task)
+            # A number, since signatures are long, and a tuple is hashed each time.
+            number = self._numbers.setdefault(signature, len(self._numbers))
+            found = self._tasks[id(task)] = task, number, inputs
+        return found[1:]
+
+    def answer(self, ask: Callable[[Any], Answer], task: Task) -> Answer:
+        """Return what a question about the functions that a task calls has as its answer.
+
+        Parameters
+        ----------
+        ask
+            Called with the first task of each form.
+        task
+            The task.
+
+        Examples
+        --------
+        >>> from gpusched.adapters.tasks import Task, TaskRef
+        >>> from gpusched.graph.programs.templates import Forms
+        >>> forms = Forms()
+        >>> first, second = Task("a", abs, TaskRef("x")), Task("b", abs, TaskRef("y"))
+        >>> forms.answer(lambda task: task.key, first), forms.of(first)[0] == forms.of(second)[0]
+        ('a', True)
+        """
+        question = ask, self.of(task)[0]
+        try:
+            found: Answer = self._answers[question]
+        except KeyError:
+            found = self._answers[question] = ask(task)
+        return found
+
+
 class Templates:
     """Rewrites tasks as the first of their form was rewritten.
 
@@ -175,6 +228,8 @@ class Templates:
     lasting
         Returns what a task is in whichever graph, or None: who has seen that before knows how it
         is rewritten. By default each graph is for itself.
+    forms
+        Of the graph's tasks.
 
     Notes
     -----
@@ -186,23 +241,24 @@ class Templates:
         translate: Translate,
         worth: Callable[[Any], bool] = lambda node: True,
         lasting: Callable[[Any], Any] = lambda node: None,
+        forms: Forms | None = None,
     ) -> None:
         self._translate = translate
         self._worth = worth
         self._lasting = lasting
-        self._signatures = Signatures()
-        self._known: dict[Any, Template | None] = {}
+        self._forms = Forms() if forms is None else forms
+        self._known: dict[int, Template | None] = {}
 
     def rewrite(self, node: Task) -> Any:
         """Return a task as a program, or itself, as `translate` does it."""
-        form, inputs = self._signatures.of(node)
+        form, inputs = self._forms.of(node)
         try:
             found = self._known[form]
         except KeyError:
             return self._first(node, form, inputs)
         return node if found is None else _filled(found, node, inputs)
 
-    def _first(self, node: Task, form: Any, inputs: list[Any]) -> Any:
+    def _first(self, node: Task, form: int, inputs: list[Any]) -> Any:
         lasting = self._lasting(node)
         if lasting is not None:
             try:

@@ -1,0 +1,65 @@
+"""Tasks of one form are asked once, by whoever asks."""
+
+from collections import Counter
+
+import dask.array as da
+import numpy as np
+from dask.array import chunk
+
+from gpusched import enable
+from gpusched.adapters.tasks import List, Task, TaskRef
+from gpusched.graph.passes.chains import cuts, has_join_inside
+from gpusched.graph.programs import templates
+from gpusched.graph.programs.templates import Forms
+
+CHUNKS = 300
+
+
+def sums(n):
+    """Return tasks that are alike but for the chunks that they take."""
+    return [Task(("s", k), sum, List(TaskRef(("x", k)), TaskRef(("x", k + 1)))) for k in range(n)]
+
+
+def test_a_question_is_asked_of_the_first_task_of_a_form():
+    forms, tasks, asked = Forms(), sums(4), []
+
+    def question(task):
+        asked.append(task.key)
+        return len(asked)
+
+    assert [forms.answer(question, task) for task in tasks] == [1, 1, 1, 1]
+    assert asked == [("s", 0)]
+
+
+def test_other_constants_functions_and_chunks_given_twice_are_other_forms():
+    x, y = TaskRef("x"), TaskRef("y")
+    tasks = [Task("a", max, x, 1), Task("b", max, x, 1.0), Task("c", max, x, True),
+             Task("d", min, x, 1), Task("e", max, x, y), Task("f", max, x, x)]  # fmt: skip
+    forms = Forms()
+    assert len({forms.of(task)[0] for task in tasks}) == len(tasks)
+    assert forms.of(Task("g", max, y, 1))[0] == forms.of(tasks[0])[0]
+
+
+def test_what_passes_ask_has_the_same_answer_for_each_task_of_a_form():
+    cut = [Task(("c", k), chunk.getitem, TaskRef(("x", k)), (slice(k, k + 2),)) for k in range(3)]
+    both = [Task.fuse(c, Task(("t", k), np.tan, TaskRef(c.key))) for k, c in enumerate(cut)]
+    forms = Forms()
+    for task in [*cut, *both, *sums(3)]:
+        for question in (cuts, has_join_inside):
+            assert forms.answer(question, task) == question(task)
+
+
+def test_a_signature_is_made_once_for_all_passes(monkeypatch):
+    made = Counter()
+    plain = templates.Signatures.of
+
+    def of(self, node):
+        made[type(self)] += 1
+        return plain(self, node)
+
+    monkeypatch.setattr(templates.Signatures, "of", of)
+    x = ((da.ones(CHUNKS * 10, chunks=10) + 1) * 2).sum()
+    with enable():
+        assert float(x.compute(scheduler="sync")) == CHUNKS * 40
+    joins = sum(-(-CHUNKS // 4**k) for k in range(1, 6))
+    assert made[templates.Signatures] <= CHUNKS + joins
