@@ -18,7 +18,6 @@ from gpusched.graph.passes.shownshapes import ShownShapes, divisions
 from gpusched.graph.passes.sizes import Sized
 from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
-from gpusched.graph.programs.templates import Signatures
 from gpusched.graph.subgraph import depth_first, layer_of
 
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
@@ -61,7 +60,6 @@ class Families:
         """By task: the keys of those that take what it is computed with, in the order of use."""
         self._taken: dict[tuple[Any, ...], Family] = {}
         """By the keys of their members: families that take of a chunk."""
-        self._signatures = Signatures()
         self._shown = ShownShapes(table)
         self._apart: dict[Any, tuple[Task, dict[Any, tuple[int, ...]]]] = {}
         """By key: tasks without the shapes of chunks that show one element, and these shapes."""
@@ -174,7 +172,7 @@ class Families:
         if not all(self.is_common(k) or self._fits(k, family, place) for k in others):
             return None
         apart, shapes = self._apart[key] = self._shown.apart(node)
-        signature, inputs = self._signatures.of(apart)
+        form, inputs = self._table.forms.of(apart)
         slots = tuple([
             _told(each) if type(each) is not TaskRef
             else (each.key, len(shapes[each.key])) if each.key in shapes
@@ -185,7 +183,7 @@ class Families:
         ])  # fmt: skip
         given = dict.fromkeys(each.key for each in inputs if type(each) is TaskRef)
         self._taking[key] = tuple(k for k in given if k in others and not self.is_common(k))
-        return (signature, slots, layer_of(key)), place
+        return (form, slots, layer_of(key)), place
 
     def _is_taken(self, piece: Any) -> bool:
         """Return whether a piece may be taken of a chunk, by the chunk that it is cut off."""
