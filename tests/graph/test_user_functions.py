@@ -429,6 +429,45 @@ def test_a_marked_function_that_breaks_its_promise_starts_once(function: Any) ->
     compare(lambda x: x.map_blocks(marked, dtype=x.dtype), runs=1)
 
 
+class Gain:
+    """Functions with a number of their object's: marked where they are written."""
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+
+    @fusible
+    def __call__(self, x: Any) -> Any:
+        return np.abs(-x) * self.factor
+
+    def scaled(self, x: Any) -> Any:
+        return np.abs(-x) * self.factor
+
+    def more(self, x: Any, n: float) -> Any:
+        return np.abs(-x) * self.factor + n
+
+
+@pytest.mark.parametrize("make", [
+    lambda gain: gain,
+    lambda gain: fusible(gain.scaled),
+    lambda gain: fusible(partial(gain.more, n=1)),
+], ids=["object", "method", "partial"])  # fmt: skip
+def test_marked_methods(make: Any) -> None:
+    """The mark is that of what is called in the end, and the object is read for each chunk."""
+    gain = Gain()
+    function = make(gain)
+    for factor in (2.0, 3.0):
+        gain.factor = factor
+        reset_statistics()
+        compare(lambda x: x.map_blocks(function, dtype=x.dtype))
+        assert statistics().launches
+        assert not statistics().breaks
+
+
+def test_what_cannot_be_marked() -> None:
+    with pytest.raises(TypeError, match="len cannot be marked: mark a function that calls it"):
+        fusible(len)
+
+
 # Callables among the arguments -----------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ from gpusched.graph.safety.examination import kind_of
 from gpusched.graph.subgraph import made_of
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
-from gpusched.record.catalogue import FUSIBLE, has, own_traits
+from gpusched.record.catalogue import has, is_marked, own_traits
 from gpusched.store.tuned import generation
 
 
@@ -111,7 +111,7 @@ def _settled(function: Any) -> Traits | None:
 
 def _traits(function: Any, verdict: examination.Verdict) -> Traits:
     safe = verdict.reason is None
-    asked = bool(getattr(bare(function), FUSIBLE, False))
+    asked = is_marked(function)
     others = GraphBreak.LIBRARY, GraphBreak.NO_ARRAY
     own = verdict.reason is not None and verdict.reason.kind not in others
     refused = own and not asked
