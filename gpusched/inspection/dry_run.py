@@ -483,7 +483,8 @@ def unfusible(function: Any, args: Iterable[Any],
         return None
     if reason.kind is GraphBreak.LIBRARY:
         return False, GraphBreak.NO_KERNEL("no kernel for this function")
-    return True, said_of(reason)
+    said = said_of(function, reason)
+    return said.kind is not GraphBreak.LIBRARY, said
 
 
 def _splits(recorder: TracingRecorder, layers: dict[int, str], name: str) -> list[Halt]:

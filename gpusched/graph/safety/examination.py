@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import known
-from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
+from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, OBJECTS, is_in, package
 from gpusched.graph.functions.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
 from gpusched.graph.safety.outside import Outside, is_little
@@ -25,6 +25,8 @@ from gpusched.record.catalogue import own_traits
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
 OBSCURE = GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
+INSTEAD = ("gpusched.graph",)
+"""Modules with functions that programs call instead of a library's."""
 COMPILED = GraphBreak.LIBRARY("a function that numba has compiled, which no kernel holds")
 
 
@@ -101,7 +103,8 @@ def of_any_call(function: Any) -> Verdict | None:
     function = applied(function, (), {})[0]
     if not isinstance(function, types.FunctionType):
         return Verdict(_said_of_object(function))
-    return Verdict(LIBRARY) if package(function) in FUNCTIONS else None
+    is_theirs = package(function) in FUNCTIONS or is_in(function, INSTEAD)
+    return Verdict(LIBRARY) if is_theirs else None
 
 
 def _spread(
@@ -176,7 +179,8 @@ class Examination:
             verdict = verdict_of(step)
             outsides.append(verdict.outside)
             if verdict.reason is not None:
-                return cls(tuple(outsides), (name_of(step.function), said_of(verdict.reason)))
+                said = said_of(step.function, verdict.reason)
+                return cls(tuple(outsides), (name_of(step.function), said))
         return cls(tuple(outsides))
 
     @property
@@ -217,10 +221,13 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
         if not (step.recorded or step.replayed) and (reason is None or known(step.function)):
             found.append((name_of(step.function), OBSCURE))
         elif reason and reason.kind is not GraphBreak.LIBRARY:
-            found.append((name_of(step.function), said_of(reason)))
+            found.append((name_of(step.function), said_of(step.function, reason)))
     return found
 
 
-def said_of(reason: Reason) -> Reason:
-    """Return the reason as it is reported of a function of the user's own."""
+def said_of(function: Any, reason: Reason) -> Reason:
+    """Return the reason as it is reported of a function, the user's own or one of a library."""
+    owner = package(bare(function))
+    if owner in NAMED:
+        return GraphBreak.LIBRARY(f"a function of {owner}, which {reason}")
     return reason.told(f"your function {reason}")
