@@ -223,7 +223,9 @@ class Rehearser:
         except PieceReturnedError:
             raise
         except UnrecordableError as reason:
-            parts = segment.divided(recorder.step) if isinstance(reason, StoppedError) else []
+            spent = reason.reason if recorder.is_spent else None
+            stopped = isinstance(reason, StoppedError)
+            parts = segment.divided(recorder.step, spent) if stopped else []
             for part in parts:
                 self._run(part, registers)
             if parts:

@@ -117,7 +117,7 @@ def _traits(function: Any, verdict: examination.Verdict) -> Traits:
     refused = own and not asked
     identity = identity_of(function), verdict.outside.identity
     return Traits(safe or asked, safe, identity, refused, slow_part(function) is None,
-                  verdict.is_little)  # fmt: skip
+                  safe and verdict.is_little)  # fmt: skip
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:

@@ -39,7 +39,7 @@ class Verdict:
     outside: Outside = field(default_factory=Outside)
     """What it reads from outside, as far as it was looked at."""
     is_little: bool = False
-    """Whether it may, and neither it nor an argument that is known holds arrays: it is kept."""
+    """Whether neither it nor an argument that is known holds arrays: the verdict is kept."""
 
 
 VERDICTS = 256
@@ -50,10 +50,7 @@ _verdicts: Newest[Any, tuple[Any, Verdict]] = Newest(VERDICTS)
 
 
 def remembered(function: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> Verdict:
-    """Return what `examined` does, and what it has returned if what the function reads is the same.
-
-    That a function may not be given lazy chunks is not kept: it may be marked to be `fusible`.
-    """
+    """Return what `examined` does, or has returned, if what the function reads is the same."""
     key = id(function), args, tuple(names.items())
     of, verdict = _verdicts.get(key, (None, None))
     if verdict is None or of is not function or not verdict.outside.holds():
@@ -84,18 +81,18 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     from gpusched.graph.safety.check import examine
     from gpusched.graph.safety.listed import Unsafe
 
-    outside = Outside()
+    outside, reason = Outside(), None
     try:
         examine(function, args, names, outside)
     except Unsafe as error:
-        return Verdict(error.reason, outside)
+        reason = error.reason
     except Exception as error:
         if dask.config.get("gpusched.fusion.strict", False):
             raise
         told = f"could not be examined: {type(error).__name__}: {error}"
         return Verdict(GraphBreak.RECORDING(told))
     little = called is function and outside.is_little and is_little(function)
-    return Verdict(None, outside, little and all(map(_is_little, (*args, *names.values()))))
+    return Verdict(reason, outside, little and all(map(_is_little, (*args, *names.values()))))
 
 
 def of_any_call(function: Any) -> Verdict | None:
@@ -200,7 +197,7 @@ NOTHING = Examination(())
 def verdict_of(step: Any) -> Verdict:
     """Return whether a step's function may be given lazy chunks, as the step calls it."""
     names = {name: kind_of(value) for name, value in step.kwargs.items()}
-    return examined(step.function, map(kind_of, step.args), names)
+    return remembered(step.function, tuple(map(kind_of, step.args)), names)
 
 
 def is_own(step: Any) -> bool:
