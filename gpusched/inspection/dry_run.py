@@ -10,12 +10,13 @@ import numpy as np
 from dask.array.core import finalize
 from dask.utils import apply
 
+from gpusched.adapters.arrays import pass_located
 from gpusched.adapters.tasks import DataNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.functions.known import COMPUTED_BY, computes, known, pieces
-from gpusched.graph.functions.partials import bare, name_of, parts, slow_part
+from gpusched.graph.functions.partials import bare, callables, name_of, parts, slow_part
 from gpusched.graph.programs.functiontraits import Functions
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.rewrite import rewrite_labelled
@@ -223,7 +224,9 @@ class Rehearser:
         except PieceReturnedError:
             raise
         except UnrecordableError as reason:
-            parts = segment.divided(recorder.step) if isinstance(reason, StoppedError) else []
+            spent = reason.reason if recorder.is_spent else None
+            stopped = isinstance(reason, StoppedError)
+            parts = segment.divided(recorder.step, spent) if stopped else []
             for part in parts:
                 self._run(part, registers)
             if parts:
@@ -365,7 +368,7 @@ class Rehearser:
         if found is not None:
             return found
         given = arrays_in([*args, *kwargs.values()])
-        if _harmless(function) and sum(map(extent, given)) <= MOST_COPIED:
+        if _harmless(function, args, kwargs) and sum(map(extent, given)) <= MOST_COPIED:
             try:
                 with np.errstate(all="ignore"):
                     return untouched(function(*args, **kwargs), given)
@@ -434,9 +437,13 @@ def _small(value: Any) -> Any:
     return value
 
 
-def _harmless(function: Any) -> bool:
-    """Return whether a function, or each one of a composition, may be called on stand-ins."""
-    return all(known(part) or slow_part(part) is None for part in parts(function))
+def _harmless(function: Any, args: Any = (), kwargs: Any = None) -> bool:
+    """Return whether a function may be called on stand-ins, with what it is given.
+
+    So may each one of a composition, and each function that it is given, which it may call.
+    """
+    given = (function, *callables((args, kwargs or {})))
+    return all(known(p) or slow_part(p) is None for each in given for p in parts(each))
 
 
 def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
@@ -472,8 +479,12 @@ def unfusible(function: Any, args: Iterable[Any],
     args, kwargs
         What it is called with: arrays and other values.
     """
-    if _harmless(function) or bare(function) is finalize:
+    args = tuple(args)
+    if _harmless(function, args, kwargs) or bare(function) is finalize:
         return None
+    if function is pass_located:
+        told = f"your function {name_of(args[0])} is given where its chunk is"
+        return False, GraphBreak.OWN_ARGUMENTS(told)
     library = getattr(bare(function), COMPUTED_BY, None)
     if library is not None:
         return False, GraphBreak.MODEL(f"a model that {library} computes")
@@ -483,7 +494,8 @@ def unfusible(function: Any, args: Iterable[Any],
         return None
     if reason.kind is GraphBreak.LIBRARY:
         return False, GraphBreak.NO_KERNEL("no kernel for this function")
-    return True, said_of(reason)
+    said = said_of(function, reason)
+    return said.kind is not GraphBreak.LIBRARY, said
 
 
 def _splits(recorder: TracingRecorder, layers: dict[int, str], name: str) -> list[Halt]:

@@ -16,7 +16,7 @@ import importlib
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -270,7 +270,13 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     function : callable
-        A function of chunks, as `dask.array.map_blocks` takes. It is marked, and returned.
+        A function of chunks, as `dask.array.map_blocks` takes, a method, a partial application, or
+        an object with ``__call__``. What it calls in the end is marked, and it is returned.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be marked, as functions that are written in C.
 
     Examples
     --------
@@ -278,9 +284,40 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> @gpusched.fusible
     ... def relu(x):
     ...     return np.maximum(x, 0)
+    >>> class Scale:
+    ...     factor = 2
+    ...     @gpusched.fusible
+    ...     def __call__(self, x):
+    ...         return x * self.factor
     """
-    setattr(function, FUSIBLE, True)
+    try:
+        setattr(_marked(function), FUSIBLE, True)
+    except AttributeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(f"{name} cannot be marked: mark a function that calls it") from None
     return function
+
+
+def is_marked(function: Any) -> bool:
+    """Return whether the author of a function, or of an object's ``__call__``, has marked it.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.record.catalogue import fusible, is_marked
+    >>> is_marked(partial(fusible(lambda x, n: x.clip(n)), n=1)), is_marked(max)
+    (True, False)
+    """
+    function = _marked(function)
+    called = inspect.getattr_static(type(function), "__call__", None)
+    return bool(getattr(function, FUSIBLE, False) or getattr(called, FUSIBLE, False))
+
+
+def _marked(function: Any) -> Any:
+    """Return what has the mark of a function, a method or a partial application."""
+    while type(function) is partial:
+        function = function.func
+    return function.__func__ if type(function) is types.MethodType else function
 
 
 LIBRARIES: dict[str, str] = {}

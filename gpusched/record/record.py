@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 PYTHON_SCALARS = (bool, int, float)
 
 ITEMS = 128
-"""How many items of chunks one recording may go through, in loops or by assigning to positions:
-each is recorded on its own, which takes as long as computing hundreds."""
+"""How many items of chunks a function may go through while it is recorded, in loops or by assigning
+to positions: each is recorded on its own, which takes as long as computing hundreds."""
 
 CALLS = 4096
-"""How many calls of chunks the user's functions of one recording may make: it takes some 20 us for
-each, and its plan keeps what comes of them."""
+"""How many calls of chunks a function of the user's may make while it is recorded: that takes some
+100 us for each, and the plan keeps what comes of them."""
 
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
@@ -132,7 +132,7 @@ class Recorder:
         """Whether what runs is a function of the user's that the plan is to do the same as: what it
         asks of a chunk, and is not known, ends the recording."""
         self.made = 0
-        """How many calls such functions have made of chunks."""
+        """How many calls of chunks such a function has made so far."""
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
@@ -141,7 +141,7 @@ class Recorder:
         self.errors = 0
         """Floating-point errors of numbers that the program computes besides its chunks."""
         self.items = 0
-        """How many items of chunks the program has gone through."""
+        """How many items of chunks the function has gone through that is recorded."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
         self.followed: Calls | None = None
@@ -514,6 +514,11 @@ class Recorder:
     def broke(self, operation: str, reason: Reason) -> None:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the last function of the user's has done more than is recorded of one."""
+        return self.made > CALLS or self.items > ITEMS
 
     def count(self) -> None:
         """Count a call that a function of the user's makes; stop where there are too many."""

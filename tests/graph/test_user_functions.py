@@ -21,9 +21,11 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable, fusible
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.program_tokens import refer
+from gpusched.graph.safety import check
 from gpusched.graph.safety.outside import stand_in
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import Register
+from gpusched.record import record
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
@@ -427,6 +429,94 @@ def test_a_marked_function_that_breaks_its_promise_starts_once(function: Any) ->
 
     fusible(marked)
     compare(lambda x: x.map_blocks(marked, dtype=x.dtype), runs=1)
+
+
+class Gain:
+    """Functions with a number of their object's: marked where they are written."""
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+
+    @fusible
+    def __call__(self, x: Any) -> Any:
+        return np.abs(-x) * self.factor
+
+    def scaled(self, x: Any) -> Any:
+        return np.abs(-x) * self.factor
+
+    def more(self, x: Any, n: float) -> Any:
+        return np.abs(-x) * self.factor + n
+
+
+@pytest.mark.parametrize("make", [
+    lambda gain: gain,
+    lambda gain: fusible(gain.scaled),
+    lambda gain: fusible(partial(gain.more, n=1)),
+], ids=["object", "method", "partial"])  # fmt: skip
+def test_marked_methods(make: Any) -> None:
+    """The mark is that of what is called in the end, and the object is read for each chunk."""
+    gain = Gain()
+    function = make(gain)
+    for factor in (2.0, 3.0):
+        gain.factor = factor
+        reset_statistics()
+        compare(lambda x: x.map_blocks(function, dtype=x.dtype))
+        assert statistics().launches
+        assert not statistics().breaks
+
+
+def running_total(x: Any) -> Any:
+    total = x[:, 0] * 0
+    for k in range(x.shape[1]):
+        total = total + x[:, k] * 2
+    return total
+
+
+@pytest.mark.parametrize("first", [lambda x: x, lambda x: x * 3 - 1], ids=["alone", "after"])
+def test_long_loops_are_recorded_once(first: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that makes too many calls is not tried again: by itself, or for other shapes."""
+    counted, count = [], Recorder.count
+    monkeypatch.setattr(record, "CALLS", 9)
+    monkeypatch.setattr(Recorder, "count", lambda self: (counted.append(1), count(self)))
+    given = np.arange(60.0).reshape(5, 12)
+    reset_statistics()
+    x = first(da.from_array(given, chunks=(2, 12), name=False))
+    y = x.map_blocks(running_total, drop_axis=1, dtype=float)
+    np.testing.assert_array_equal(y.compute(scheduler="sync"), first(given).sum(axis=1) * 2)
+    assert len(counted) == 10
+    breaks = {name: count for (name, why), count in statistics().breaks.items() if "many" in why}
+    assert breaks == {"running_total": 3}
+
+
+def sorted_and_scaled(x: Any) -> Any:
+    return np.sort(x, axis=-1) * FACTOR
+
+
+FACTOR = 2.0
+
+
+def test_refusals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that may not be recorded are gone through once, until they are other functions."""
+    seen, examine = [], check.examine
+    monkeypatch.setattr(check, "examine", lambda *args: (seen.append(args[0]), examine(*args)))
+
+    def compute() -> Any:
+        x = da.ones((4, 6), chunks=(2, 6)) + 1
+        return (x.map_blocks(sorted_and_scaled, dtype=float) + 1).sum().compute(scheduler="sync")
+
+    assert [compute() for _ in range(3)] == [24 * 5.0] * 3
+    assert seen == [sorted_and_scaled]
+    monkeypatch.setattr(sorted_and_scaled, "__code__", (lambda x: abs(x) * FACTOR).__code__)
+    reset_statistics()
+    assert compute() == 24 * 5.0
+    assert set(seen) == {sorted_and_scaled}
+    assert len(seen) > 1
+    assert not [why for _, why in statistics().breaks if "your function" in why]
+
+
+def test_what_cannot_be_marked() -> None:
+    with pytest.raises(TypeError, match="len cannot be marked: mark a function that calls it"):
+        fusible(len)
 
 
 # Callables among the arguments -----------------------------------------------------------------

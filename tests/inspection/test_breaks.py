@@ -12,6 +12,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import pytest
 
 import gpusched
 from gpusched import explain
@@ -88,6 +89,28 @@ def test_what_can_be_changed_comes_first() -> None:
     kinds = [GraphBreak[stop.code] for stop in explain([x * 2, single]).breaks]
     assert kinds[0] is GraphBreak.OWN_CALLS
     assert kinds[0].advises and not kinds[-1].advises
+
+
+def test_what_scipy_does_is_not_the_users_to_change() -> None:
+    ndimage = pytest.importorskip("scipy.ndimage")
+
+    def smoothed(block: np.ndarray) -> np.ndarray:
+        return block + ndimage.gaussian_filter(block, 2)
+
+    x = numbers((40, 30), (20, 30)) + 1
+    alone = explain(x.map_blocks(ndimage.gaussian_filter, sigma=2, dtype=float))
+    (stop,) = [each for each in alone.breaks if each.operation == "gaussian_filter"]
+    assert (stop.code, stop.reason.partition(",")[0]) == ("LIBRARY", "a function of scipy")
+    (stop,) = [each for each in explain(x.map_blocks(smoothed)).breaks if each.code == "OWN_CALLS"]
+    line = smoothed.__code__.co_firstlineno + 1
+    said = "calls gaussian_filter of scipy, which is not recorded"
+    assert stop.reason.startswith(f"your function {said} (call") and f"line {line})" in stop.reason
+
+
+def test_lanes_that_nothing_computes_at_once_have_no_reason_of_ours() -> None:
+    x = numbers((40, 30), (20, 30)) + 1
+    lanes = da.apply_along_axis(lambda lane: np.sort(lane)[::2], 1, x, dtype=float, shape=(15,))
+    assert not [each for each in explain(lanes).breaks if "nanpolyfit" in each.reason]
 
 
 def test_every_graph_break_is_used_and_has_a_remedy() -> None:

@@ -42,6 +42,34 @@ def test_functions_of_chunks_are_not_called() -> None:
     assert stop.place.text.startswith("def raises(")
 
 
+def places(block: Any, block_id: Any = None) -> Any:
+    raises(block, block_id)
+
+
+def details(block: Any, block_info: Any = None) -> Any:
+    raises(block, block_info)
+
+
+@pytest.mark.parametrize("function", [places, details])
+@pytest.mark.parametrize("fused", [True, False], ids=["after_others", "alone"])
+def test_functions_that_are_given_places_are_not_called(function: Any, fused: bool) -> None:
+    """Such functions may write the chunk to a file of its own."""
+    x = da.ones((40, 40), chunks=20)
+    given = (x + 1) * 2 if fused else x
+    found = explain(given.map_blocks(function, dtype="float64", meta=np.empty((0, 0))) * 3 - 1)
+    told = f"your function {function.__name__} is given where its chunk is"
+    (stop,) = [stop for stop in found.breaks if stop.reason == told]
+    assert stop.tasks == 4
+
+
+def test_functions_whose_dtype_is_enforced_are_not_called() -> None:
+    x = da.ones((40, 40), chunks=20)
+    enforced = da.core.elemwise(raises, x, x.T, dtype="float32")
+    CALLS.clear()
+    explain(enforced)
+    assert not CALLS
+
+
 def test_delayed_values_are_not_made() -> None:
     parts = [da.from_delayed(dask.delayed(raises)(k), (10, 10), "float64") for k in range(3)]
     found = explain(da.concatenate(parts) * 2 + 1)

@@ -13,22 +13,28 @@ from gpusched.emit.operations import operation_of
 _TABLE = """
 builtins           objects kept timed
 _operator          objects kept timed
+bottleneck         named
 cupy               functions objects
 cytoolz            objects
 dask               functions objects kept
 dask.array         pure timed
 dask.utils         pure timed
+dask_image         named
 distributed        functions objects
-flox               kept
+flox               kept named
 functools          objects
 gpusched           objects kept pure
 gpusched.backends  timed
 gpusched.emit      timed
 gpusched.plan      timed
 gpusched.record    timed
+numbagg            named
 numpy              functions objects kept timed
 operator           objects kept timed
-scipy              objects
+scipy              objects named
+skimage            named
+sklearn            named
+sparse             named
 toolz              objects
 xarray             functions objects kept
 """
@@ -49,6 +55,8 @@ KEPT = _of("kept")
 """Their functions hold no arrays, and processes find them by their names."""
 TIMED = _of("timed")
 """Their functions take a time that depends on the size of their chunks only."""
+NAMED = _of("named")
+"""Their functions are gone through as the user's are, and are not the user's to change."""
 PURE = _of("pure")
 """Their functions leave chunks as they are; of NumPy's, the catalogue says which do."""
 

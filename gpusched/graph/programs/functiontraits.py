@@ -25,7 +25,7 @@ from gpusched.graph.safety.examination import kind_of
 from gpusched.graph.subgraph import made_of
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
-from gpusched.record.catalogue import FUSIBLE, has, own_traits
+from gpusched.record.catalogue import has, is_marked, own_traits
 from gpusched.store.tuned import generation
 
 
@@ -111,13 +111,13 @@ def _settled(function: Any) -> Traits | None:
 
 def _traits(function: Any, verdict: examination.Verdict) -> Traits:
     safe = verdict.reason is None
-    asked = bool(getattr(bare(function), FUSIBLE, False))
+    asked = is_marked(function)
     others = GraphBreak.LIBRARY, GraphBreak.NO_ARRAY
     own = verdict.reason is not None and verdict.reason.kind not in others
     refused = own and not asked
     identity = identity_of(function), verdict.outside.identity
     return Traits(safe or asked, safe, identity, refused, slow_part(function) is None,
-                  verdict.is_little)  # fmt: skip
+                  safe and verdict.is_little)  # fmt: skip
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:

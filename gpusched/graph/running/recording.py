@@ -121,7 +121,8 @@ class Recording:
         except _RAISED:
             raise
         except StoppedError as stopped:
-            self._divided = self._segment.divided(self._recorder.step)
+            spent = stopped.reason if self._recorder.is_spent else None
+            self._divided = self._segment.divided(self._recorder.step, spent)
             return self._segment.without(stopped.reason)
         except UnrecordableError as reason:
             return self._segment.without(reason.reason)

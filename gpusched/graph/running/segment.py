@@ -111,6 +111,8 @@ class Segment:
         """How to run with pieces of its inputs, where nothing else is taken of some."""
         self.apart: list[Segment] = []
         """What runs instead: one function of the user's stops when it is recorded."""
+        self.spent: Reason | None = None
+        """Why the user's function is not recorded again, as that takes too long."""
         self._examination: Examination | None = None
 
     def as_it_is(self, inputs: Sequence[Any]) -> Segment:
@@ -130,13 +132,15 @@ class Segment:
         given = [(r, step) for r, step in leading if step.function is getitem]
         self.cut = CutFirst(tuple(leading), self._part(rest, given))
 
-    def divided(self, register: int) -> list[Segment]:
+    def divided(self, register: int, spent: Reason | None = None) -> list[Segment]:
         """Return what runs before a call, the call, and what runs after it, each by itself.
 
         Parameters
         ----------
         register
             Of the call's result.
+        spent
+            Why the call is not recorded again, for any inputs; None if it may be.
 
         Returns
         -------
@@ -146,6 +150,8 @@ class Segment:
         place = [result for result, _ in self.steps].index(register)
         parts = self.steps[:place], self.steps[place : place + 1], self.steps[place + 1 :]
         found = [self._part(part) for part in parts if part]
+        alone = found[len(parts[0]) > 0] if len(found) > 1 else self
+        alone.spent = spent
         return found if len(found) > 1 else []
 
     def _part(self, steps: Steps, given: Steps | None = None) -> Segment:
@@ -441,6 +447,7 @@ class Segment:
             return NOTHING
         found = self._examination
         if found is None or not found.holds():
+            self.spent = self.spent if found is None else None
             found = Examination.of(self.own)
             self.remembered.clear()
             self._examination, self.apart = found, []
@@ -474,8 +481,8 @@ class Segment:
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
         refused = self.examined().refused
-        if refused:
-            return refused[1]
+        if refused or self.spent:
+            return refused[1] if refused else self.spent
         return obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
 
     def _decided(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:

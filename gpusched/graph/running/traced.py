@@ -178,7 +178,7 @@ def of_the_users(recorder: Recorder, function: Callable[..., Any], /, *args: Any
     UnrecordableError
         If kernels are missing, of which it needs results.
     """
-    recorder.closed = True
+    recorder.closed, recorder.made, recorder.items = True, 0, 0
     try:
         if not seen_by_others((args, kwargs)):
             recorder.stop(GraphBreak.NO_ARRAY("is given no chunk"))

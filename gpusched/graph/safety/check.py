@@ -20,7 +20,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.libraries import FUNCTIONS, package
+from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.exceptions import handlers
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
@@ -450,6 +450,9 @@ class Code:
         try:
             self.whole.function(function, args, names)
         except Unsafe as error:
+            if (owner := package(function)) in NAMED and package(self.function) != owner:
+                told = f"calls {function.__name__} of {owner}, which is not recorded"
+                raise Unsafe(GraphBreak.OWN_CALLS(told)) from None
             library = package(function) in FUNCTIONS
             told = error.reason if library else f"calls {function.__name__}, which {error.reason}"
             raise Unsafe(error.reason.told(told), error.placed) from None

@@ -14,7 +14,7 @@ from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import known
-from gpusched.graph.functions.libraries import FUNCTIONS, OBJECTS, package
+from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, OBJECTS, is_in, package
 from gpusched.graph.functions.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
 from gpusched.graph.safety.outside import Outside, is_little
@@ -25,6 +25,8 @@ from gpusched.record.catalogue import own_traits
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
 OBSCURE = GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
+INSTEAD = ("gpusched.graph",)
+"""Modules with functions that programs call instead of a library's."""
 COMPILED = GraphBreak.LIBRARY("a function that numba has compiled, which no kernel holds")
 
 
@@ -37,7 +39,7 @@ class Verdict:
     outside: Outside = field(default_factory=Outside)
     """What it reads from outside, as far as it was looked at."""
     is_little: bool = False
-    """Whether it may, and neither it nor an argument that is known holds arrays: it is kept."""
+    """Whether neither it nor an argument that is known holds arrays: the verdict is kept."""
 
 
 VERDICTS = 256
@@ -48,10 +50,7 @@ _verdicts: Newest[Any, tuple[Any, Verdict]] = Newest(VERDICTS)
 
 
 def remembered(function: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> Verdict:
-    """Return what `examined` does, and what it has returned if what the function reads is the same.
-
-    That a function may not be given lazy chunks is not kept: it may be marked to be `fusible`.
-    """
+    """Return what `examined` does, or has returned, if what the function reads is the same."""
     key = id(function), args, tuple(names.items())
     of, verdict = _verdicts.get(key, (None, None))
     if verdict is None or of is not function or not verdict.outside.holds():
@@ -82,18 +81,18 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     from gpusched.graph.safety.check import examine
     from gpusched.graph.safety.listed import Unsafe
 
-    outside = Outside()
+    outside, reason = Outside(), None
     try:
         examine(function, args, names, outside)
     except Unsafe as error:
-        return Verdict(error.reason, outside)
+        reason = error.reason
     except Exception as error:
         if dask.config.get("gpusched.fusion.strict", False):
             raise
         told = f"could not be examined: {type(error).__name__}: {error}"
         return Verdict(GraphBreak.RECORDING(told))
     little = called is function and outside.is_little and is_little(function)
-    return Verdict(None, outside, little and all(map(_is_little, (*args, *names.values()))))
+    return Verdict(reason, outside, little and all(map(_is_little, (*args, *names.values()))))
 
 
 def of_any_call(function: Any) -> Verdict | None:
@@ -101,7 +100,8 @@ def of_any_call(function: Any) -> Verdict | None:
     function = applied(function, (), {})[0]
     if not isinstance(function, types.FunctionType):
         return Verdict(_said_of_object(function))
-    return Verdict(LIBRARY) if package(function) in FUNCTIONS else None
+    is_theirs = package(function) in FUNCTIONS or is_in(function, INSTEAD)
+    return Verdict(LIBRARY) if is_theirs else None
 
 
 def _spread(
@@ -176,7 +176,8 @@ class Examination:
             verdict = verdict_of(step)
             outsides.append(verdict.outside)
             if verdict.reason is not None:
-                return cls(tuple(outsides), (name_of(step.function), said_of(verdict.reason)))
+                said = said_of(step.function, verdict.reason)
+                return cls(tuple(outsides), (name_of(step.function), said))
         return cls(tuple(outsides))
 
     @property
@@ -196,7 +197,7 @@ NOTHING = Examination(())
 def verdict_of(step: Any) -> Verdict:
     """Return whether a step's function may be given lazy chunks, as the step calls it."""
     names = {name: kind_of(value) for name, value in step.kwargs.items()}
-    return examined(step.function, map(kind_of, step.args), names)
+    return remembered(step.function, tuple(map(kind_of, step.args)), names)
 
 
 def is_own(step: Any) -> bool:
@@ -217,10 +218,13 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
         if not (step.recorded or step.replayed) and (reason is None or known(step.function)):
             found.append((name_of(step.function), OBSCURE))
         elif reason and reason.kind is not GraphBreak.LIBRARY:
-            found.append((name_of(step.function), said_of(reason)))
+            found.append((name_of(step.function), said_of(step.function, reason)))
     return found
 
 
-def said_of(reason: Reason) -> Reason:
-    """Return the reason as it is reported of a function of the user's own."""
+def said_of(function: Any, reason: Reason) -> Reason:
+    """Return the reason as it is reported of a function, the user's own or one of a library."""
+    owner = package(bare(function))
+    if owner in NAMED:
+        return GraphBreak.LIBRARY(f"a function of {owner}, which {reason}")
     return reason.told(f"your function {reason}")
