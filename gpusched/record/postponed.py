@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends.buffer_pool import owner
 from gpusched.emit.policy import LEAST_FREED
 from gpusched.plan.expression import Gather, Node, Segments, postorder
-from gpusched.plan.plan import Registers, Step, owner, written
+from gpusched.plan.plan import Registers, Step, written
 from gpusched.record.views import copied
 
 
