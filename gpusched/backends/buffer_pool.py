@@ -35,6 +35,23 @@ _PRIVATE = (
 )
 
 
+def owner(array: Any) -> Any:
+    """Return the array whose memory a view shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.backends.buffer_pool import owner
+    >>> whole = np.zeros(10)
+    >>> owner(whole[2:][::2]) is owner(np.lib.stride_tricks.as_strided(whole)) is whole
+    True
+    """
+    found = array
+    while (array := getattr(array, "base", None)) is not None:  # That of some views is no array.
+        found = array if hasattr(array, "__array_ufunc__") and hasattr(array, "nbytes") else found
+    return found
+
+
 def new_block(size: int) -> np.ndarray:
     """Return so many bytes of new memory; the system gets them back when nothing refers to them.
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from gpusched.backends import scalar_math
+from gpusched.backends.buffer_pool import owner
 from gpusched.emit import generate
 from gpusched.emit.floatingpoint import collecting, note, take
 from gpusched.emit.hostloops import BOUND
@@ -59,12 +60,8 @@ def _memory_of(array: np.ndarray) -> tuple[float, float]:
 
     Without ends where that memory is not an array's own, as in a mapped file.
     """
-    owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
-        owner = owner.base
-    if isinstance(owner, np.ndarray) and owner.flags.owndata:
-        return byte_bounds(owner)
-    return -math.inf, math.inf
+    whole = owner(array)
+    return byte_bounds(whole) if whole.flags.owndata else (-math.inf, math.inf)
 
 
 def shift(window: Window, count: int) -> Window:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import sys
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from gpusched.backends.complaints import source_line
 from gpusched.graph.callsites import is_last, site_of
 from gpusched.record.bytecode import instructions
 from gpusched.record.callers import Site
@@ -65,7 +65,7 @@ def place_at(code: CodeType, offset: int) -> Place:
     positions = list(code.co_positions())
     line = positions[offset // 2][0] if 0 <= offset // 2 < len(positions) else None
     line = line or code.co_firstlineno
-    return Place(code.co_filename, line, _line(code.co_filename, line), code.co_qualname)
+    return Place(code.co_filename, line, source_line(code.co_filename, line), code.co_qualname)
 
 
 def place_of_function(function: Any) -> Place | None:
@@ -74,11 +74,7 @@ def place_of_function(function: Any) -> Place | None:
     if not isinstance(code, CodeType):
         return None
     line = code.co_firstlineno
-    return Place(code.co_filename, line, _line(code.co_filename, line), code.co_qualname)
-
-
-def _line(file: str, line: int) -> str:
-    return linecache.getline(file, line).strip()
+    return Place(code.co_filename, line, source_line(code.co_filename, line), code.co_qualname)
 
 
 def place_of_layer(layer: str) -> Place | None:

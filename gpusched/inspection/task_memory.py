@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends.buffer_pool import owner
 from gpusched.inspection.standins import MAPPED, extent, fresh
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
-from gpusched.plan.plan import Call, Plan, Step, owner, reads, written
+from gpusched.plan.plan import Call, Plan, Step, reads, written
 from gpusched.plan.unjoined import UnjoinedLaunch
 
 

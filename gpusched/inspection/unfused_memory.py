@@ -10,6 +10,7 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched.adapters.tasks import Task, execute_subgraph
+from gpusched.backends.buffer_pool import owner
 from gpusched.graph.functions.known import computes, together
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.programs.program import Program
@@ -17,7 +18,6 @@ from gpusched.graph.running.segment import Segment
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.temporaries import temporaries
-from gpusched.plan.plan import owner
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.steps import ProgramStep
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from dask.array.core import concatenate_shaped
 
+from gpusched.backends.buffer_pool import owner
 from gpusched.dataclass import dataclass
 from gpusched.emit.policy import NARROWEST
-from gpusched.plan.plan import Call, Register, Registers, owner
+from gpusched.plan.plan import Call, Register, Registers
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends.buffer_pool import owner
 from gpusched.backends.devices import Device
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
@@ -32,7 +33,7 @@ from gpusched.plan.expression import (
     postorder,
 )
 from gpusched.plan.layout import Loops, Strides, axis_order, in_c_order, labels_outside, nest
-from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers, owner
+from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers
 from gpusched.plan.schedule import Group, Materialised
 from gpusched.plan.watching import chosen, watched
 

@@ -29,23 +29,6 @@ def kind(array: Any) -> Kind:
     return (type(array), array.dtype, array.shape, array.strides)
 
 
-def owner(array: Any) -> Any:
-    """Return the array whose memory a view shows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.plan.plan import owner
-    >>> whole = np.zeros(10)
-    >>> owner(whole[2:][::2]) is owner(np.lib.stride_tricks.as_strided(whole)) is whole
-    True
-    """
-    found = array
-    while (array := getattr(array, "base", None)) is not None:  # That of some views is no array.
-        found = array if hasattr(array, "__array_ufunc__") and hasattr(array, "nbytes") else found
-    return found
-
-
 class ReplayError(Exception):
     """A step gave something else than when it was recorded, which the plan does not hold for."""
 

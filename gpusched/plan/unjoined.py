@@ -12,7 +12,8 @@ not change that, so the kernel is made for how the parts are in memory, which ne
 whole would be. Of sliding windows, each is joined alone, of the rows from its first one on; where
 it begins among those of one call decides in which order the numbers of a sum are added.
 What `rechunk` has joined took 1.25 times the processor time where it was copied, and a stencil on
-overlaps 1.14 times (2,400 x 2,400 float64).
+overlaps 1.14 times (2,400 x 2,400 float64); groups of joined days took 151 ms instead of 97, and
+the largest of windows, of 100 MB, 1.12 times.
 """
 
 from __future__ import annotations

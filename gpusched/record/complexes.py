@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import add, neg, sub
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,18 @@ Pair = tuple[Any, Any]
 """Arrays of the real and the imaginary parts."""
 
 
-def _add(a: Pair, b: Pair) -> Pair:
-    return a[0] + b[0], a[1] + b[1]
+def _by_parts(function: Callable[..., Any]) -> Callable[..., Pair]:
+    """Return what does with each of both parts what a function does with numbers."""
+    return lambda *pairs: (function(*(a[0] for a in pairs)), function(*(a[1] for a in pairs)))
 
 
-def _subtract(a: Pair, b: Pair) -> Pair:
-    return a[0] - b[0], a[1] - b[1]
+def _across(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+    """Return a function whose result for `x` is ``i`` times the conjugate of another's.
+
+    That is taken of ``i`` times the conjugate of `x`, so that parts change places: a sine is so a
+    hyperbolic sine.
+    """
+    return lambda a: function(a[::-1])[::-1]
 
 
 def _multiply(a: Pair, b: Pair) -> Pair:
@@ -72,10 +79,6 @@ def _reciprocal(a: Pair) -> Pair:
     divisor = large + small * ratio
     own, other = np.where(first, 1.0, ratio), np.where(first, ratio, 1.0)
     return own / divisor, -other / divisor
-
-
-def _negative(a: Pair) -> Pair:
-    return -a[0], -a[1]
 
 
 def _positive(a: Pair) -> Pair:
@@ -242,11 +245,6 @@ def _cosh(a: Pair) -> Pair:
     )
 
 
-def _sin(a: Pair) -> Pair:
-    imaginary, real = _sinh((a[1], a[0]))
-    return real, imaginary
-
-
 def _cos(a: Pair) -> Pair:
     return _cosh((-a[1], a[0]))
 
@@ -274,11 +272,6 @@ def _tanh(a: Pair) -> Pair:
         np.where(known | np.isinf(x), real, nothing),
         np.where(straight, np.where(known, y, np.copysign(number(0), y)), imaginary),
     )
-
-
-def _tan(a: Pair) -> Pair:
-    imaginary, real = _tanh((a[1], a[0]))
-    return real, imaginary
 
 
 def _limits(dtype: np.dtype) -> tuple[Any, Any]:
@@ -336,11 +329,6 @@ def _arccos(a: Pair) -> Pair:
     return real, -np.copysign(imaginary, a[1])
 
 
-def _arcsinh(a: Pair) -> Pair:
-    imaginary, real = _arcsin((a[1], a[0]))
-    return real, imaginary
-
-
 def _arccosh(a: Pair) -> Pair:
     _, real, imaginary = _arcs(a)
     # Above the real axis, if that is not known.
@@ -369,11 +357,6 @@ def _arctanh(a: Pair) -> Pair:
     unknown = np.isnan(y) | (np.isnan(x) & ~np.isinf(y))
     imaginary = np.where(unknown, number(math.nan), imaginary)
     return np.copysign(real, a[0]), np.copysign(imaginary, a[1])
-
-
-def _arctan(a: Pair) -> Pair:
-    imaginary, real = _arctanh((a[1], a[0]))
-    return real, imaginary
 
 
 def _exp2(a: Pair) -> Pair:
@@ -471,10 +454,6 @@ def _power(a: Pair, exponent: complex) -> Pair:
     return _exp((first, second))
 
 
-def _rint(a: Pair) -> Pair:
-    return np.rint(a[0]), np.rint(a[1])
-
-
 def _compared(first: Any, second: Any) -> Callable[[Pair, Pair], Any]:
     """Return NumPy's own comparison, which reports NaN where it is compared."""
 
@@ -563,12 +542,12 @@ _AT_LEAST = _ordered(np.greater, np.greater_equal)
 _AT_MOST = _ordered(np.less, np.less_equal)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": _add,
-    "subtract": _subtract,
+    "add": _by_parts(add),
+    "subtract": _by_parts(sub),
     "multiply": _multiply,
     "divide": _divide,
     "reciprocal": _reciprocal,
-    "negative": _negative,
+    "negative": _by_parts(neg),
     "positive": _positive,
     "conjugate": _conjugate,
     "square": _square,
@@ -578,16 +557,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log": _log,
     "log2": _scaled(_log, math.log2(math.e)),
     "log10": _scaled(_log, math.log10(math.e)),
-    "sin": _sin,
+    "sin": _across(_sinh),
     "cos": _cos,
     "sinh": _sinh,
     "cosh": _cosh,
-    "tan": _tan,
+    "tan": _across(_tanh),
     "tanh": _tanh,
     "arcsin": _arcsin,
     "arccos": _arccos,
-    "arctan": _arctan,
-    "arcsinh": _arcsinh,
+    "arctan": _across(_arctanh),
+    "arcsinh": _across(_arcsin),
     "arccosh": _arccosh,
     "arctanh": _arctanh,
     "exp2": _exp2,
@@ -595,7 +574,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log1p": _log1p,
     "sign": _sign,
     "clip": _clip,
-    "rint": _rint,
+    "rint": _by_parts(np.rint),
     "less": _compared(np.less, np.less),
     "less_equal": _compared(np.less, np.less_equal),
     "greater": _compared(np.greater, np.greater),

@@ -52,6 +52,8 @@ class Compound:
     def shown(self, change: Callable[[np.ndarray], np.ndarray]) -> Compound | Node | None:
         """Return what a view shows; None if it shows it with axes in another order, or backwards.
 
+        Slopes of 30 MB read and write 150 MB so, and 269 with whole arrays of parts.
+
         Parameters
         ----------
         change

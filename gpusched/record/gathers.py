@@ -141,10 +141,14 @@ def _ravel_multi_index(recorder: Recorder, multi_index: Any, dims: Any, mode: An
             raise UnfusibleError(GraphBreak.OPERAND, "places that are not arrays of integers")
     found: Any = 0
     for each, length in zip(multi_index, dims, strict=True):
-        place = each.astype(np.intp)
-        place = place % length if mode == "wrap" else np.clip(place, 0, length - 1)
-        found = found * length + place
+        found = found * length + _inside(each, length, mode)
     return found
+
+
+def _inside(places: Any, length: int, mode: str) -> Any:
+    """Return places that are made such of an axis: those of the nearest elements, or remainders."""
+    found = places.astype(LABEL)
+    return found % length if mode == "wrap" else np.clip(found, 0, length - 1)
 
 
 @own("portable")
@@ -186,9 +190,7 @@ def _choose(recorder: Recorder, a: Any, choices: Any, *, mode: Any = "raise") ->
     if mode == "raise" and a.dtype != bool:
         index = LazyChunk(recorder, recorder.derived(a._node, within, count))
     elif a.dtype != bool:
-        index = (
-            np.clip(a.astype(LABEL), 0, count - 1) if mode == "clip" else a.astype(LABEL) % count
-        )
+        index = _inside(a, count, mode)
     found = choices[-1].astype(dtype)
     for place in range(count - 2, -1, -1):
         found = np.where(index == place, choices[place], found)

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from gpusched.backends.buffer_pool import owner
 from gpusched.emit.policy import LEAST_FREED
 from gpusched.plan.expression import Gather, Node, Segments, postorder
-from gpusched.plan.plan import Registers, Step, owner, written
+from gpusched.plan.plan import Registers, Step, written
 from gpusched.record.views import copied
 
 
@@ -162,37 +164,27 @@ def _copy(array: Any) -> Any:
     return np.empty_like(array) if of_numpy(array) else None
 
 
-@form_of(np.concatenate)
-def _concatenated(arrays: Any, axis: Any) -> Any:
-    if not of_numpy(*arrays) or axis not in range(-(ndim := arrays[0].ndim), ndim):
-        return None
-    axis %= ndim
-    if len({(*each.shape[:axis], *each.shape[axis + 1 :]) for each in arrays}) > 1:
-        return None
-    length = sum(each.shape[axis] for each in arrays)
-    shape = (*arrays[0].shape[:axis], length, *arrays[0].shape[axis + 1 :])
-    return _in_their_order(np.concatenate, arrays, axis, shape)
-
-
-@form_of(np.stack)
-def _stacked(arrays: Any, axis: Any) -> Any:
-    if not of_numpy(*arrays) or axis not in range(-(ndim := arrays[0].ndim + 1), ndim):
-        return None
-    axis %= ndim
-    if len({each.shape for each in arrays}) > 1:
-        return None
-    shape = (*arrays[0].shape[:axis], len(arrays), *arrays[0].shape[axis:])
-    return _in_their_order(np.stack, arrays, axis, shape)
-
-
-def _in_their_order(function: Function, arrays: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Return an array of a shape in the order in memory that NumPy has for joined arrays.
+def _joined(function: Function, arrays: Any, axis: Any) -> Any:
+    """Return an array of the shape, and in the order in memory, that NumPy has for joined arrays.
 
     That order is the one of their strides; axes of one element have none. So it is the same for
     the first two elements along each axis.
     """
+    new = function is np.stack
+    if not of_numpy(*arrays) or axis not in range(-(ndim := arrays[0].ndim + new), ndim):
+        return None
+    axis %= ndim
+    around = {(e.shape[:axis], e.shape[axis + (not new) :]) for e in arrays}
+    if len(around) > 1:
+        return None
+    (before, after), *_ = around
+    shape = (*before, sum(1 if new else each.shape[axis] for each in arrays), *after)
     few = function([each[(slice(2),) * each.ndim] for each in arrays], axis=axis)
     # Of axes with the same stride, all have one element but the outermost.
     order = sorted(range(len(shape)), key=lambda k: (-few.strides[k], -few.shape[k]))
     made = np.empty([shape[k] for k in order], few.dtype)
     return made.transpose(np.argsort(order))
+
+
+for _function in (np.concatenate, np.stack):
+    form_of(_function)(partial(_joined, _function))

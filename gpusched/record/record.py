@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
+from gpusched.backends.buffer_pool import owner
 from gpusched.backends.devices import HOST, Device
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.dtypes import SUPPORTED
@@ -42,7 +43,6 @@ from gpusched.plan.plan import (
     by_calls,
     kind,
     last_uses,
-    owner,
     substitute,
     used_registers,
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.adapters.tasks import Task
-from gpusched.graph.passes import parting, table, unsplitting
+from gpusched.graph.passes import reductiontrees, table, unsplitting
 from gpusched.graph.passes.chains import without_links
 from gpusched.graph.passes.reducefirst import reduced_first
 from gpusched.graph.passes.table import Table
@@ -158,7 +158,9 @@ def test_nothing_is_taken_apart_where_chunks_are_cut_along_other_axes(
     monkeypatch: pytest.MonkeyPatch, of: Any
 ) -> None:
     before = table_of(of(da.from_array(VALUES, chunks=(12, 6)) + 1))
-    monkeypatch.setattr(parting, "parted", lambda *args, **options: pytest.fail("taken apart"))
+    monkeypatch.setattr(
+        reductiontrees, "parted", lambda *args, **options: pytest.fail("taken apart")
+    )
     assert_same_results(before, unsplit(before))
 
 

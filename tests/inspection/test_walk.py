@@ -12,11 +12,11 @@ from distributed import Client
 
 import gpusched
 from gpusched import explain
+from gpusched.backends.buffer_pool import owner
 from gpusched.inspection.gather import gather
 from gpusched.inspection.standins import extent, fresh
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.walk import Walk
-from gpusched.plan.plan import owner
 
 from .programs import numbers
 

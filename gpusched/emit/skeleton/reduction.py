@@ -78,7 +78,7 @@ def reduce_inner(kernel: Kernel) -> str:
     text.write(f"elements = {product([f'n{k}' for k in kept])}", "first = block_y() * threads_y()")
     with text.block("while first < elements:"):
         text.write("element = first + thread_y()")
-        _identities(text, "total")
+        _identities(text)
         with text.block("if element < elements:"):
             if kept:
                 text.write("rest = element")
@@ -149,7 +149,7 @@ def reduce_outer(kernel: Kernel) -> str:
     text.write("x = block_x() * threads_x() + thread_x()", "z = block_z()")
     text.write(f"groups = {product([f'n{k}' for k in kept])}")
     with text.block("while z < groups:"):
-        _identities(text, "total")
+        _identities(text)
         with text.block(f"if x < {columns}:"):
             if kept:
                 text.write("rest = z")
@@ -197,9 +197,9 @@ def _stored(output: Output) -> str:
     return "boolean" if output.dtype == "bool" else output.dtype
 
 
-def _identities(text: Text, name: str) -> None:
+def _identities(text: Text) -> None:
     for k, output in enumerate(text.kernel.outputs):
-        text.write(f"{name}{k} = {generate.identity(output, output.dtype)}")
+        text.write(f"total{k} = {generate.identity(output, output.dtype)}")
 
 
 def _plain(text: Text) -> list[tuple[int, Output]]:

@@ -26,7 +26,7 @@ from gpusched.record.postponed import form_of, of_numpy
 from gpusched.record.recorded import recorder_among
 
 
-@own("view", "elementwise", "moves")
+@own("view", "elementwise", "moves", "cuts")
 def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     """Return what dask's ``_concatenate2`` makes of one part.
 
@@ -44,8 +44,7 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     ...
     ValueError: zero-dimensional arrays cannot be concatenated
     """
-    plain = type(part) in (np.ndarray, LazyChunk)
-    if not axes or (plain and part.ndim > max(axes) and min(axes) >= 0):
+    if not axes or (_is_plain(part) and part.ndim > max(axes) and min(axes) >= 0):
         return part
     for _ in axes:
         part = [part]
@@ -53,37 +52,29 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
 
 
 @own("view", "elementwise", "moves", "cuts")
-def as_joined(part: Any, ndim: int, axis: int | None) -> Any:
-    """Return what one of dask's joins makes of one of the parts that it joins.
+def as_joined(part: Any, ndim: int) -> Any:
+    """Return what dask makes of a part that it writes to an array of so many axes.
 
     That is the part, of NumPy's own arrays. Chunks that others have made may be something else,
-    which a join makes NumPy's array of: of a dataframe, or of an array of xarray's, whose sums
-    leave NaN out.
-
-    Parameters
-    ----------
-    part
-        The part.
-    ndim
-        How many axes the array has that is joined.
-    axis
-        Along which NumPy's function joins; None where dask writes the parts to a new array.
+    which NumPy's array is made of: of a dataframe, or of an array of xarray's, whose sums leave NaN
+    out.
 
     Examples
     --------
     >>> import numpy as np
     >>> from gpusched.graph.functions.lonejoins import as_joined
-    >>> as_joined(np.float64(3), 1, None)
+    >>> as_joined(np.float64(3), 1)
     array([3.])
     """
-    plain = type(part) in (np.ndarray, LazyChunk) or device_of(part) is not None
-    if plain and part.ndim == ndim:
+    if _is_plain(part) and part.ndim == ndim:
         return part
-    if axis is not None:
-        return concatenate2([part], axes=[axis])
     for _ in range(ndim):
         part = [part]
     return concatenate3(part)
+
+
+def _is_plain(part: Any) -> bool:
+    return type(part) in (np.ndarray, LazyChunk) or device_of(part) is not None
 
 
 @own("keeps", "recorded")

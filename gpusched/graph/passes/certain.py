@@ -271,28 +271,24 @@ def _astype(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ar
     return array if found == array.dtype else _Array(found, array.shape, _Maker())
 
 
-def _transposed(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
-    array, axes = [*args, kwargs.pop("axes", None), None][:2]
-    if not isinstance(array, _Array) or kwargs:
+def _view(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
+    """Return what an index of slices and numbers shows of an array, or other axes."""
+    array, *rest = args or (None,)
+    if not isinstance(array, _Array) or not all(map(_is_basic, (*rest, *kwargs.values()))):
         return None
+    # dask's own function would copy small pieces.
+    show = np.transpose if function is np.transpose else operator.getitem
     try:
-        return array.shown_by(np.transpose(array.like(), axes))
-    except (TypeError, ValueError):
+        shown = show(array.like(), *rest, **kwargs)
+    except (IndexError, TypeError, ValueError):
         return None  # As the task will say.
+    return array.shown_by(shown) if isinstance(shown, np.ndarray) else None
 
 
-def _piece(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
-    """Return what an index of slices and numbers leaves."""
-    array, index = args if len(args) == 2 else (None, None)
-    index = index if type(index) is tuple else (index,)
-    basic = all(n is None or n is Ellipsis or type(n) in (int, slice) for n in index)
-    if not isinstance(array, _Array) or kwargs or not basic:
-        return None
-    try:
-        piece = array.like()[index]
-    except (IndexError, TypeError):
-        return None
-    return array.shown_by(piece) if isinstance(piece, np.ndarray) else None
+def _is_basic(value: Any) -> bool:
+    """Return whether a value is such an index, or names axes."""
+    each = value if type(value) is tuple else (value,)
+    return all(n is None or n is Ellipsis or type(n) in (int, slice) for n in each)
 
 
 def _read(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
@@ -304,7 +300,7 @@ def _read(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arra
         return None
     dtype = np.dtype(source.dtype)
     whole = _Array(dtype, tuple(source.shape)) if dtype.kind in _KINDS else None
-    return _piece(function, (whole, index), {})
+    return _view(operator.getitem, (whole, index), {})
 
 
 def _joined(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
@@ -333,8 +329,7 @@ _FUNCTIONS: tuple[tuple[tuple[Any, ...], Any], ...] = (
     ((apply_random, apply_random_func), _drawn),
     ((dask_chunk.arange,), _counted),
     ((dask_chunk.astype,), _astype),
-    ((np.transpose,), _transposed),
-    ((operator.getitem, dask_chunk.getitem), _piece),
+    ((np.transpose, operator.getitem, dask_chunk.getitem), _view),
     ((getter, getter_nofancy), _read),
     ((concatenate3, concatenate_shaped, finalize), _joined),
 )

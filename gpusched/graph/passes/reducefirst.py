@@ -25,11 +25,11 @@ from gpusched.adapters.tasks import Task, TaskRef, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.independence import Divided, results
-from gpusched.graph.functions.lonejoins import as_joined
+from gpusched.graph.functions.lonejoins import as_joined, only_part
 from gpusched.graph.functions.partials import bare
 from gpusched.graph.functions.reductionsteps import step_of, steps_after, with_results
 from gpusched.graph.passes.chains import calls_join, has_join_inside
-from gpusched.graph.passes.parting import parted
+from gpusched.graph.passes.reductiontrees import parted
 from gpusched.graph.passes.sizes import Plain, Sized
 from gpusched.graph.passes.table import Table, block_of, drop, key_of
 from gpusched.graph.passes.taking import Lengths, taken_by
@@ -228,8 +228,9 @@ class _ReducingFirst:
 
         if not self._plain([part]):
             join, before = path[0], named(path[0])
-            axis = join.args[2] if join.func is concatenate_arrays else None
-            found.append(Task(before, as_joined, TaskRef(part), len(shape), axis))
+            along = join.func is concatenate_arrays
+            made = (only_part, (join.args[2],)) if along else (as_joined, len(shape))
+            found.append(Task(before, made[0], TaskRef(part), made[1]))
         for one, each in pairwise(path):
             key = named(each)
             found.append(each.substitute({one.key: before}, key=key))

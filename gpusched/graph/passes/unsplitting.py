@@ -36,8 +36,7 @@ from gpusched.graph.passes.cutting import pieces_in
 from gpusched.graph.passes.families import Family, Place, coarse, nested
 from gpusched.graph.passes.grouping import tiny_bytes
 from gpusched.graph.passes.joins import joined, with_chunks
-from gpusched.graph.passes.parting import parted_pieces
-from gpusched.graph.passes.reductiontrees import Tree, trees_of
+from gpusched.graph.passes.reductiontrees import Tree, parted_pieces, trees_of
 from gpusched.graph.passes.table import Table, drop
 from gpusched.graph.subgraph import key_of_argument, last_task, layer_of, leaves
 from gpusched.roles import threads
