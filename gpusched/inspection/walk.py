@@ -12,7 +12,7 @@ import numpy as np
 from dask.order import order
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
-from gpusched.graph.programs.templates import Signatures
+from gpusched.graph.programs.templates import Forms
 from gpusched.graph.running.inputs import describe
 from gpusched.graph.subgraph import depth_first, resolved
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
@@ -64,7 +64,7 @@ class Walk:
         self._keys = wanted.keys
         self._items = wanted.items
         self._rehearser = Rehearser(wanted.built.layers)
-        self._signatures = Signatures()
+        self._forms = Forms()
         self._made: dict[Any, _Made] = {}
         self._kinds: dict[Any, int] = {}
         self._readers: Counter[tuple[str, tuple[str | None, ...]]] = Counter()
@@ -168,7 +168,7 @@ class Walk:
         self._made[key] = made
 
     def _visit(self, key: Any, node: Task) -> None:
-        signature, inputs = self._signatures.of(node)
+        form, inputs = self._forms.of(node)
         made = self._made
         given = [
             made.get(item.key) or self._chunk(item.key)
@@ -179,7 +179,7 @@ class Walk:
         kinds = (self._declared(key), *[each.kind for each in given])
         # Equal tasks of two layers are of two lines of the program; delayed calls have no layer.
         layer = key[0] if isinstance(key, tuple) else str(key).rpartition("-")[0]
-        found = self._seen.get((layer, signature, kinds))
+        found = self._seen.get((layer, form, kinds))
         if found is None:
             # What the user's function does with its chunks may depend on how many see them.
             values = {each: self._chunk(each).value for each in node.dependencies}
@@ -187,7 +187,7 @@ class Walk:
             self.found.variants.append(variant)
             result = UNKNOWN if variant.result is None else variant.result
             found = variant, self._of(result, variant.name)
-            self._seen[layer, signature, kinds] = found
+            self._seen[layer, form, kinds] = found
         variant, made[key] = found
         variant.tasks += 1
         self.found.tasks += 1

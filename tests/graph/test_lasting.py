@@ -16,14 +16,10 @@ from scipy import special
 from toolz import compose
 
 from gpusched import disable, enable, kernel
-from gpusched.adapters.tasks import Task, TaskRef
 from gpusched.backends import cache
 from gpusched.graph import fusible
-from gpusched.graph.programs import kept, rewrite
 from gpusched.graph.programs import program as lasting
-from gpusched.graph.programs.functiontraits import Functions, is_taken
 from gpusched.graph.programs.program import lasts
-from gpusched.graph.programs.rewrite import translated
 from gpusched.graph.running.remembered import held
 from gpusched.graph.safety.outside import is_little
 from gpusched.newest import Newest
@@ -244,75 +240,6 @@ def test_only_so_many_are_kept(monkeypatch):
     assert list(lasting._recent.values()) == ["a", "b"]
 
 
-def translations(compute, monkeypatch):
-    """Return how many tasks are translated to programs."""
-    calls = []
-
-    def counted(node, *args, **kwargs):
-        calls.append(node)
-        return translated(node, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(rewrite, "translated", counted)
-        compute()
-    return len(calls)
-
-
-def statistics_of(x):
-    return (x - x.mean(axis=0)) / x.std(axis=0), x[1:-1, ::2].max(), da.diff(x, axis=1)
-
-
-def test_tasks_of_libraries_are_translated_once(monkeypatch):
-    x = da.from_array(np.random.default_rng(0).normal(size=(120, 120)), chunks=60)
-
-    def compute(plus=0):
-        with enable():
-            return dask.compute(*statistics_of(x[plus:]), scheduler="sync")
-
-    with disable():
-        expected = dask.compute(*statistics_of(x), scheduler="sync")
-    assert translations(compute, monkeypatch) >= 4
-    assert translations(compute, monkeypatch) == 0
-    for found, other in zip(compute(), expected, strict=True):
-        np.testing.assert_allclose(found, other)
-    with dask.config.set({"gpusched.fusion.maximum-operations": 3}):
-        assert translations(compute, monkeypatch) >= 4
-    lasting._recent.clear()
-    gc.collect()
-    assert translations(compute, monkeypatch) >= 4  # Without their programs, forms are nothing.
-
-
-def test_whether_tasks_are_left_alone_is_asked_once(monkeypatch):
-    x = da.from_array(np.random.default_rng(0).normal(size=(120, 120)), chunks=60)
-    asked = []
-
-    def noted(node, functions):
-        asked.append(node)
-        return is_taken(node, functions)
-
-    def compute():
-        asked.clear()
-        with enable():
-            return x.mean(axis=0).compute(scheduler="sync"), list(asked)
-
-    monkeypatch.setattr(rewrite, "is_taken", noted)
-    monkeypatch.setattr(kept, "_kept", Newest(kept.FORMS))
-    assert any(not is_taken(node, Functions()) for node in compute()[1])
-    found, again = compute()
-    assert not again
-    np.testing.assert_allclose(found, x.compute(scheduler="sync").mean(axis=0))
-
-
-def test_a_function_that_is_asked_for_later_is_another(monkeypatch):
-    def form():
-        return kept.lasting_form(Task("x", reductions.mean_agg, TaskRef("y")), Functions())._key
-
-    before = form()
-    assert form() == before
-    monkeypatch.setattr(reductions.mean_agg, FUSIBLE, True, raising=False)
-    assert form() != before
-
-
 OTHERS = {
     "a keyword": lambda x, k: da.sum(x, axis=k),
     "a number": lambda x, k: x * (2.0, 3.0)[k],
@@ -352,7 +279,6 @@ def test_forms_that_differ_are_others(name):
 
 
 def test_guards_are_those_of_the_graph_s_own_functions():
-    """A form that is known has partial applications that another graph never saw."""
     for k in range(3):
         function = partial(np.multiply, 3.0)
         x = da.from_array(np.arange(24.0), chunks=8)
@@ -375,15 +301,6 @@ def test_what_holds_partial_applications_is_each_graph_s_own(keeps):
             inner, x = made()
             assert x.compute(scheduler="sync")[1] == 4
             inner.__setstate__((np.add, (100.0,), {}, {}))
-
-
-def test_functions_of_the_users_are_translated_by_each_graph(monkeypatch):
-    def compute():
-        x = da.from_array(X, chunks=10_000)
-        with enable():
-            return x.map_blocks(twice).compute(scheduler="sync")
-
-    assert [translations(compute, monkeypatch) for _ in range(2)] == [1, 1]
 
 
 class Made:

@@ -45,7 +45,6 @@ from gpusched.graph.programs.functiontraits import (
     is_taken,
     passes_on,
 )
-from gpusched.graph.programs.kept import lasting_form
 from gpusched.graph.programs.program import Program, keep, lasts
 from gpusched.graph.programs.showing import show
 from gpusched.graph.programs.templates import Forms, Templates, frozen, is_constant
@@ -94,7 +93,6 @@ def rewrite(
     templates = Templates(
         lambda node: translated(node, functions)[0],
         partial(is_taken, functions=functions),
-        partial(lasting_form, functions=functions),
         forms,
     )
     # What each call of a program was is noted of each task.

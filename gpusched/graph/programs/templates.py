@@ -28,162 +28,34 @@ _PLAIN = frozenset([int, bool, str, type(None)])
 """Types of constants that are equal only if they are the same."""
 
 
-class Signatures:
+class Forms:
     """Identifies tasks of one graph by what they call, and lists their other arguments.
+
+    Tasks of one form whose inputs are of the same kinds do the same. Each task is looked at once,
+    for all who ask.
 
     Notes
     -----
-    Goes by the identity of functions and of the graphs inside fused tasks: it holds as long as
-    the dask graph lives, and no longer.
+    Goes by the identity of tasks, functions and the graphs inside fused tasks: it holds as long as
+    the dask graph lives, and no longer. Belongs to one thread.
     """
 
     def __init__(self) -> None:
         self._inner: dict[int, _Inside] = {}
-        self._numbers: dict[Signature, int] = {}
-
-    def function(self, function: Any) -> Any:
-        """Return what makes a function the same as that of another task."""
-        return id(function)
-
-    def inside(self, signature: Signature) -> Any:
-        """Return what stands for the signature of the graph inside a fused task.
-
-        A number, since signatures are hashed for each task, and this one may be long.
-        """
-        return self._numbers.setdefault(signature, len(self._numbers))
-
-    def of(self, node: Any) -> tuple[Signature, list[Any]]:
-        """Return a task's signature, and its inputs: keys as `TaskRef`, and other literals.
-
-        Those that programs hold are part of the signature. Tasks of one signature whose inputs are
-        of the same kinds do the same.
-        """
-        inputs: list[Any] = []
-        signature = self._value(node, inputs)
-        keys = [item.key for item in inputs if type(item) is TaskRef]
-        if len(keys) > 1 and len(set(keys)) < len(keys):
-            # A chunk that is given twice is read once.
-            signature = signature, tuple(map(keys.index, keys))
-        return signature, inputs
-
-    def _value(self, value: Any, inputs: list[Any]) -> Any:
-        kind = type(value)
-        if kind is TaskRef:
-            inputs.append(value)
-            return TaskRef
-        if kind in _PLAIN:
-            return kind, value
-        if kind is DataNode:
-            return self._literal(value.value, inputs)
-        if kind is Task:
-            return self._task(value, inputs)
-        if kind is Alias:
-            inputs.append(TaskRef(value.target))
-            return TaskRef
-        if isinstance(value, TaskRef):
-            # A future refers to a key as well.
-            inputs.append(TaskRef(value.key))
-            return TaskRef
-        if isinstance(value, Task):  # a container
-            items = tuple([self._value(item, inputs) for item in value.args])
-            return kind, items
-        if isinstance(value, GraphNode):
-            return kind, self.function(value)
-        return self._literal(value, inputs)
-
-    def _task(self, task: Task, inputs: list[Any]) -> Any:
-        if task.func is execute_subgraph:
-            return self._fused(task, inputs)
-        args = tuple([self._value(item, inputs) for item in task.args])
-        if not task.kwargs:
-            return self.function(task.func), args
-        named = tuple([(k, self._value(item, inputs)) for k, item in task.kwargs.items()])
-        return self.function(task.func), args, named
-
-    def _fused(self, task: Task, inputs: list[Any]) -> Any:
-        inner, wanted, keys, *values = task.args
-        found = self._inner.get(id(inner))
-        if found is None:
-            found = _Inside(self, inner, keys)
-            found.name = self.inside(found.signature)
-            if not isinstance(wanted, tuple):
-                # Fused by layers, so it is that of other tasks as well.
-                self._inner[id(inner)] = found
-        outer = [self._value(values[k], inputs) for k in found.used]
-        inputs += found.literals
-        return execute_subgraph, found.name, found.places.get(wanted), *outer
-
-    def _literal(self, value: Any, inputs: list[Any]) -> Any:
-        kind = type(value)
-        # Most literals, and shapes: what `frozen` says of them takes longer.
-        if kind in _PLAIN or (kind is tuple and all([type(item) is int for item in value])):
-            return kind, value
-        if kind is float:
-            return kind, exact(value)
-        if callable(value) and not isinstance(value, np.ndarray):
-            return self.function(value)
-        return self.held(value, inputs)
-
-    def held(self, value: Any, inputs: list[Any]) -> Any:
-        """Return what stands for a literal; one that no program holds is listed as an input."""
-        if is_constant(value):
-            return frozen(value)
-        inputs.append(value)
-        return type(value)
-
-
-class _Inside:
-    """The graph inside a fused task, which many tasks may share.
-
-    What comes from outside is numbered in the order of its use: dask lists it in no order.
-    """
-
-    def __init__(
-        self, signatures: Signatures, inner: dict[Any, Any], keys: tuple[Any, ...]
-    ) -> None:
-        self.places = {key: k for k, key in enumerate(inner)}
-        outer = {key: k for k, key in enumerate(keys)}
-        self.used: list[int] = []
-        self.literals: list[Any] = []
-        parts = []
-        for node in inner.values():
-            inputs: list[Any] = []
-            parts.append(signatures._value(node, inputs))
-            for item in inputs:
-                if type(item) is not TaskRef:
-                    self.literals.append(item)
-                elif item.key in self.places:
-                    parts.append(self.places[item.key])
-                else:
-                    number = outer[item.key]
-                    if number not in self.used:
-                        self.used.append(number)
-                    parts.append(-1 - self.used.index(number))
-        self.signature: Signature = tuple(parts)
-        self.name: Any = None
-        """Equal for equal signatures."""
-
-
-class Forms:
-    """The tasks of a graph by their signatures, each of which is made once for all who ask.
-
-    Notes
-    -----
-    Belongs to one thread, for as long as the graph lives.
-    """
-
-    def __init__(self) -> None:
-        self._signatures = Signatures()
+        self._inside: dict[Signature, int] = {}
         self._numbers: dict[Signature, int] = {}
         self._tasks: dict[int, tuple[Task, int, list[Any]]] = {}
         """By identity; a task that is kept here keeps its own."""
         self._answers: dict[tuple[Any, int], Any] = {}
 
     def of(self, task: Task) -> tuple[int, list[Any]]:
-        """Return the number of a task's signature, and its inputs."""
+        """Return the number of a task's form, and its inputs: keys as `TaskRef`, other literals.
+
+        Literals that programs hold are part of the form.
+        """
         found = self._tasks.get(id(task))
         if found is None:
-            signature, inputs = self._signatures.of(task)
+            signature, inputs = self._signature(task)
             # A number, since signatures are long, and a tuple is hashed each time.
             number = self._numbers.setdefault(signature, len(self._numbers))
             found = self._tasks[id(task)] = task, number, inputs
@@ -215,6 +87,107 @@ class Forms:
             found = self._answers[question] = ask(task)
         return found
 
+    def _signature(self, task: Task) -> tuple[Signature, list[Any]]:
+        inputs: list[Any] = []
+        signature = self._value(task, inputs)
+        keys = [item.key for item in inputs if type(item) is TaskRef]
+        if len(keys) > 1 and len(set(keys)) < len(keys):
+            # A chunk that is given twice is read once.
+            signature = signature, tuple(map(keys.index, keys))
+        return signature, inputs
+
+    def _value(self, value: Any, inputs: list[Any]) -> Any:
+        kind = type(value)
+        if kind is TaskRef:
+            inputs.append(value)
+            return TaskRef
+        if kind in _PLAIN:
+            return kind, value
+        if kind is DataNode:
+            return self._literal(value.value, inputs)
+        if kind is Task:
+            return self._task(value, inputs)
+        if kind is Alias:
+            inputs.append(TaskRef(value.target))
+            return TaskRef
+        if isinstance(value, TaskRef):
+            # A future refers to a key as well.
+            inputs.append(TaskRef(value.key))
+            return TaskRef
+        if isinstance(value, Task):  # a container
+            items = tuple([self._value(item, inputs) for item in value.args])
+            return kind, items
+        if isinstance(value, GraphNode):
+            return kind, id(value)
+        return self._literal(value, inputs)
+
+    def _task(self, task: Task, inputs: list[Any]) -> Any:
+        if task.func is execute_subgraph:
+            return self._fused(task, inputs)
+        args = tuple([self._value(item, inputs) for item in task.args])
+        if not task.kwargs:
+            return id(task.func), args
+        named = tuple([(k, self._value(item, inputs)) for k, item in task.kwargs.items()])
+        return id(task.func), args, named
+
+    def _fused(self, task: Task, inputs: list[Any]) -> Any:
+        inner, wanted, keys, *values = task.args
+        found = self._inner.get(id(inner))
+        if found is None:
+            found = _Inside(self, inner, keys)
+            # A number, since signatures are hashed for each task, and this one may be long.
+            found.name = self._inside.setdefault(found.signature, len(self._inside))
+            if not isinstance(wanted, tuple):
+                # Fused by layers, so it is that of other tasks as well.
+                self._inner[id(inner)] = found
+        outer = [self._value(values[k], inputs) for k in found.used]
+        inputs += found.literals
+        return execute_subgraph, found.name, found.places.get(wanted), *outer
+
+    def _literal(self, value: Any, inputs: list[Any]) -> Any:
+        kind = type(value)
+        # Most literals, and shapes: what `frozen` says of them takes longer.
+        if kind in _PLAIN or (kind is tuple and all([type(item) is int for item in value])):
+            return kind, value
+        if kind is float:
+            return kind, exact(value)
+        if callable(value) and not isinstance(value, np.ndarray):
+            return id(value)
+        if is_constant(value):
+            return frozen(value)
+        inputs.append(value)
+        return type(value)
+
+
+class _Inside:
+    """The graph inside a fused task, which many tasks may share.
+
+    What comes from outside is numbered in the order of its use: dask lists it in no order.
+    """
+
+    def __init__(self, forms: Forms, inner: dict[Any, Any], keys: tuple[Any, ...]) -> None:
+        self.places = {key: k for k, key in enumerate(inner)}
+        outer = {key: k for k, key in enumerate(keys)}
+        self.used: list[int] = []
+        self.literals: list[Any] = []
+        parts = []
+        for node in inner.values():
+            inputs: list[Any] = []
+            parts.append(forms._value(node, inputs))
+            for item in inputs:
+                if type(item) is not TaskRef:
+                    self.literals.append(item)
+                elif item.key in self.places:
+                    parts.append(self.places[item.key])
+                else:
+                    number = outer[item.key]
+                    if number not in self.used:
+                        self.used.append(number)
+                    parts.append(-1 - self.used.index(number))
+        self.signature: Signature = tuple(parts)
+        self.name: Any = None
+        """Equal for equal signatures."""
+
 
 class Templates:
     """Rewrites tasks as the first of their form was rewritten.
@@ -225,9 +198,6 @@ class Templates:
         Returns a task as a program, or itself.
     worth
         Returns whether to translate a task at all; others are left as they are.
-    lasting
-        Returns what a task is in whichever graph, or None: who has seen that before knows how it
-        is rewritten. By default each graph is for itself.
     forms
         Of the graph's tasks.
 
@@ -240,12 +210,10 @@ class Templates:
         self,
         translate: Translate,
         worth: Callable[[Any], bool] = lambda node: True,
-        lasting: Callable[[Any], Any] = lambda node: None,
         forms: Forms | None = None,
     ) -> None:
         self._translate = translate
         self._worth = worth
-        self._lasting = lasting
         self._forms = Forms() if forms is None else forms
         self._known: dict[int, Template | None] = {}
 
@@ -259,18 +227,8 @@ class Templates:
         return node if found is None else _filled(found, node, inputs)
 
     def _first(self, node: Task, form: int, inputs: list[Any]) -> Any:
-        lasting = self._lasting(node)
-        if lasting is not None:
-            try:
-                found = self._known[form] = lasting.template()
-            except KeyError:
-                pass
-            else:
-                return node if found is None else _filled(found, node, inputs)
         if not self._worth(node):
             self._known[form] = None
-            if lasting is not None:
-                lasting.keep(None)
             return node
         task = self._translate(node)
         if task is node:
@@ -279,8 +237,6 @@ class Templates:
         places = _places(task.args, inputs)
         if places is not None:
             self._known[form] = task.func, places
-            if lasting is not None:
-                lasting.keep((task.func, places))
         return task
 
 
