@@ -259,21 +259,18 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
     given = dict(zip(keys, values, strict=True))
     known: dict[Any, Any] = {}
 
-    def value_of(key: Any) -> Any:
-        if key not in known:
-            node = inner.get(key)
-            if node is None or key in given:
-                known[key] = argument(given[key], outer)
-            else:
-                # In the order of use: dask lists what comes from outside in the order of hashes,
-                # of a fused task among these, too.
-                for needed in operands(node):
-                    if needed in inner or needed in given:
-                        value_of(needed)
-                known[key] = argument(node, known)
-        return known[key]
+    def needed(key: Any) -> list[Any]:
+        # In the order of use: dask lists what comes from outside in the order of hashes, of a
+        # fused task among these, too.
+        inside = key in inner and key not in given
+        return [k for k in operands(inner[key]) if k in inner or k in given] if inside else []
 
-    return value_of(wanted)
+    for key in depth_first([wanted], needed):
+        if key in given or key not in inner:
+            known[key] = argument(given[key], outer)
+        else:
+            known[key] = argument(inner[key], known)
+    return known[wanted]
 
 
 def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None,

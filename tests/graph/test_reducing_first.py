@@ -17,6 +17,7 @@ import gpusched
 from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.graph.functions.lonejoins import as_joined
+from gpusched.graph.functions.reductionsteps import step_of
 from gpusched.graph.passes import reducefirst
 from gpusched.graph.passes.reducefirst import reduced_first
 from gpusched.graph.subgraph import made_of
@@ -228,6 +229,16 @@ def test_small_chunks_that_others_need_get_no_task_of_their_own() -> None:
     other = x.map_blocks(np.sort, dtype=x.dtype)
     assert not changed(found, other, least=1 << 20)
     assert changed(found, other)
+
+
+def test_a_step_that_joins_many_results_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        reducefirst, "step_of", lambda task: asked.append(task.key) or step_of(task)
+    )
+    x = da.from_array(VALUES, chunks=(2, 6)).rechunk((8, 6))
+    assert changed((x * 2).sum(axis=0, split_every=len(x)))
+    assert len(asked) == 1
 
 
 def test_results_as_large_as_what_is_joined_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

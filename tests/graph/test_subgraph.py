@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from typing import Any
 
 import pytest
@@ -45,3 +47,11 @@ def test_what_a_fused_task_inside_of_another_is_given_comes_in_the_order_of_its_
 
     walk(fused, {}, argument)
     assert list(order) == keys
+
+
+def test_chains_longer_than_python_s_stack_are_gone_through() -> None:
+    """As many as dask fuses: a loop of a thousand steps was a `RecursionError`."""
+    steps = 3 * sys.getrecursionlimit()
+    links = [Task(k, operator.add, TaskRef(k - 1), 1) for k in range(1, steps + 1)]
+    fused = Task.fuse(*links)
+    assert evaluate(fused, {0: 0}, lambda task, args, kwargs, key: task.func(*args)) == steps

@@ -6,7 +6,9 @@ are chunks; dask's own are for any number of them, of whichever parts of a chunk
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from dask.array import chunk, reductions
@@ -189,9 +191,18 @@ class Step:
         axes
             Along which that reduces.
         """
-        alike = len(axes) == 1 or all(layer_of(each) == layer_of(key) for each in self.items)
+        alike = len(axes) == 1 or self._layers == {layer_of(key)}
         known = any(self.function is each for each in after)
-        return known and alike and self.axes == axes and self.items.count(key) == 1
+        return known and alike and self.axes == axes and self._times[key] == 1
+
+    @cached_property
+    def _times(self) -> Counter[Any]:
+        """How many times each result is joined: of thousands, each is asked for."""
+        return Counter(self.items)
+
+    @cached_property
+    def _layers(self) -> set[str]:
+        return set(map(layer_of, self.items))
 
 
 def step_of(task: Any) -> Step | None:

@@ -27,7 +27,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.independence import Divided, results
 from gpusched.graph.functions.lonejoins import as_joined, only_part
 from gpusched.graph.functions.partials import bare
-from gpusched.graph.functions.reductionsteps import step_of, steps_after, with_results
+from gpusched.graph.functions.reductionsteps import Step, step_of, steps_after, with_results
 from gpusched.graph.passes.chains import calls_join, has_join_inside
 from gpusched.graph.passes.reductiontrees import parted
 from gpusched.graph.passes.sizes import Plain, Sized
@@ -120,7 +120,11 @@ class _ReducingFirst:
         for key, node in self._tasks.items():
             for other in found.keys() & node.dependencies:
                 users.setdefault(other, []).append(key)
-        fitting = [p for p in found.values() if self._is_joined(p, users.get(p.key, []))]
+        steps = {k: step_of(self._tasks[k]) for k in set(chain.from_iterable(users.values()))}
+        fitting = [
+            each for each in found.values()
+            if self._is_joined(each, [steps[k] for k in users.get(each.key, ())])
+        ]  # fmt: skip
         if len(fitting) < len(found):
             self._table.note("reduce", OTHERS, len(found) - len(fitting))
         return self._rewritten(fitting, users) if fitting else self._table
@@ -265,9 +269,8 @@ class _ReducingFirst:
 
     # What takes the results ---------------------------------------------------------------------
 
-    def _is_joined(self, parts: _Parts, users: Collection[Any]) -> bool:
+    def _is_joined(self, parts: _Parts, steps: Collection[Step | None]) -> bool:
         """Return whether nothing but dask's own steps takes what a first step returns."""
-        steps = [step_of(self._tasks[user]) for user in users]
         return (
             parts.key not in self._wanted
             and len(steps) > 0

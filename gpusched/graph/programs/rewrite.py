@@ -178,6 +178,8 @@ class _Translation:
         """Inputs that cannot be compared, so that no plan could depend on them."""
         self._partials: dict[int, partial[Any]] = {}
         """Partial applications that were taken apart, by their ids."""
+        self._has_windows = False
+        """Whether windows are among the steps so far: thousands of steps may ask."""
         self._lasts = True
         """Whether the program holds nothing that is not to be kept alive."""
         self._guard = -1
@@ -268,6 +270,7 @@ class _Translation:
         recorded &= compared
         replayed = traits.replayed and compared
         self.steps.append(ProgramStep(function, args, kwargs, recorded, replayed, taken))
+        self._has_windows |= function is sliding_window_view
         self._lasts &= (traits.little or lasts(function)) and lasts((args, kwargs))
         self.keys.append(key)
         self.shape.append(
@@ -286,7 +289,7 @@ class _Translation:
         others there are few, and reductions beside each other are one kernel as long as nothing
         reads the result of one of them.
         """
-        if not any(step.function is sliding_window_view for step in self.steps):
+        if not self._has_windows:
             return None
         value = args[0] if len(args) == 1 else None
         while type(value) is list and len(value) == 1:
