@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -130,8 +129,8 @@ def regrouped(table: Table, joins: Collection[Any] = ()) -> Table:
         whole = _in_whole_chunks(table, small)
         found = whole.without_joins(joins)
         table = found if whole is table else without_links(found)
-        tasks = [node for node in table.tasks.values() if type(node) is Task]
-        if any(map(partial(table.forms.answer, has_join_inside), tasks)):
+        answer, nodes = table.forms.answer, table.tasks.values()
+        if any(type(node) is Task and answer(has_join_inside, node) for node in nodes):
             from gpusched.graph.passes.reducefirst import reduced_first
 
             parted = reduced_first(table, least)

@@ -224,9 +224,8 @@ class Rehearser:
         except PieceReturnedError:
             raise
         except UnrecordableError as reason:
-            spent = reason.reason if recorder.is_spent else None
             stopped = isinstance(reason, StoppedError)
-            parts = segment.divided(recorder.step, spent) if stopped else []
+            parts = segment.divided(recorder, reason.reason) if stopped else []
             for part in parts:
                 self._run(part, registers)
             if parts:
@@ -437,12 +436,12 @@ def _small(value: Any) -> Any:
     return value
 
 
-def _harmless(function: Any, args: Any = (), kwargs: Any = None) -> bool:
+def _harmless(function: Any, args: Any, kwargs: Any) -> bool:
     """Return whether a function may be called on stand-ins, with what it is given.
 
     So may each one of a composition, and each function that it is given, which it may call.
     """
-    given = (function, *callables((args, kwargs or {})))
+    given = (function, *callables((args, kwargs)))
     return all(known(p) or slow_part(p) is None for each in given for p in parts(each))
 
 

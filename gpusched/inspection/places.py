@@ -64,17 +64,17 @@ def place_at(code: CodeType, offset: int) -> Place:
     """Return the line of an instruction."""
     positions = list(code.co_positions())
     line = positions[offset // 2][0] if 0 <= offset // 2 < len(positions) else None
-    line = line or code.co_firstlineno
+    return _place(code, line or code.co_firstlineno)
+
+
+def _place(code: CodeType, line: int) -> Place:
     return Place(code.co_filename, line, source_line(code.co_filename, line), code.co_qualname)
 
 
 def place_of_function(function: Any) -> Place | None:
     """Return where a function is defined, or None for one that is not Python's."""
     code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType):
-        return None
-    line = code.co_firstlineno
-    return Place(code.co_filename, line, source_line(code.co_filename, line), code.co_qualname)
+    return _place(code, code.co_firstlineno) if isinstance(code, CodeType) else None
 
 
 def place_of_layer(layer: str) -> Place | None:

@@ -74,6 +74,7 @@ def as_joined(part: Any, ndim: int) -> Any:
 
 
 def _is_plain(part: Any) -> bool:
+    """Return whether a part is an array of NumPy's, or stands for one, or is in device memory."""
     return type(part) in (np.ndarray, LazyChunk) or device_of(part) is not None
 
 

@@ -68,7 +68,7 @@ class _Batching:
         self._slow: dict[Program, str] = {}
         """What programs call that may take any time, by its name; empty for nothing."""
         self._unrecorded = Templates(
-            lambda node: translated(node, table.functions, recorded=False)[0], forms=table.forms
+            lambda node: translated(node, table.functions, recorded=False)[0], table.forms
         )
         self._limits = limits
         self._operands: dict[Any, list[Any]] = {}

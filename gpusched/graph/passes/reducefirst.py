@@ -106,8 +106,10 @@ class _ReducingFirst:
     def run(self) -> Table:
         found: dict[Any, _Parts] = {}
         owners = set()
+        answer = self._table.forms.answer
         for key, node in self._tasks.items():
-            if has_join_inside(node) and any(map(steps_after, made_of(node))):
+            joins = type(node) is Task and answer(has_join_inside, node)
+            if joins and any(map(steps_after, made_of(node))):
                 parts = self._parts(node)
                 if parts is not None:
                     found[parts.key] = parts

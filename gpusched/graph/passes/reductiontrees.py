@@ -28,8 +28,7 @@ from gpusched.graph.functions.reductionsteps import (
 from gpusched.graph.passes.cutting import piece_of
 from gpusched.graph.passes.table import Table
 from gpusched.graph.subgraph import depth_first, fused_into, last_task, made_of, references
-
-Index = tuple[slice, ...]
+from gpusched.plan.grids import Index
 
 
 def parted(table: Table, keys: Container[Any], cuts: bool = False) -> Table:

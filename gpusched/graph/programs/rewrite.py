@@ -92,8 +92,8 @@ def rewrite(
     forms = Forms() if forms is None else forms
     templates = Templates(
         lambda node: translated(node, functions)[0],
-        partial(is_taken, functions=functions),
         forms,
+        partial(is_taken, functions=functions),
     )
     # What each call of a program was is noted of each task.
     rewritten = labelled if events.active else templates.rewrite

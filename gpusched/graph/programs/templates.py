@@ -42,8 +42,8 @@ class Forms:
 
     def __init__(self) -> None:
         self._inner: dict[int, _Inside] = {}
-        self._inside: dict[Signature, int] = {}
         self._numbers: dict[Signature, int] = {}
+        """By signature; signatures are long, and a tuple is hashed each time."""
         self._tasks: dict[int, tuple[Task, int, list[Any]]] = {}
         """By identity; a task that is kept here keeps its own."""
         self._answers: dict[tuple[Any, int], Any] = {}
@@ -56,9 +56,7 @@ class Forms:
         found = self._tasks.get(id(task))
         if found is None:
             signature, inputs = self._signature(task)
-            # A number, since signatures are long, and a tuple is hashed each time.
-            number = self._numbers.setdefault(signature, len(self._numbers))
-            found = self._tasks[id(task)] = task, number, inputs
+            found = self._tasks[id(task)] = task, self._number(signature), inputs
         return found[1:]
 
     def answer(self, ask: Callable[[Any], Answer], task: Task) -> Answer:
@@ -86,6 +84,9 @@ class Forms:
         except KeyError:
             found = self._answers[question] = ask(task)
         return found
+
+    def _number(self, signature: Signature) -> int:
+        return self._numbers.setdefault(signature, len(self._numbers))
 
     def _signature(self, task: Task) -> tuple[Signature, list[Any]]:
         inputs: list[Any] = []
@@ -135,8 +136,7 @@ class Forms:
         found = self._inner.get(id(inner))
         if found is None:
             found = _Inside(self, inner, keys)
-            # A number, since signatures are hashed for each task, and this one may be long.
-            found.name = self._inside.setdefault(found.signature, len(self._inside))
+            found.name = self._number(found.signature)
             if not isinstance(wanted, tuple):
                 # Fused by layers, so it is that of other tasks as well.
                 self._inner[id(inner)] = found
@@ -196,10 +196,10 @@ class Templates:
     ----------
     translate
         Returns a task as a program, or itself.
-    worth
-        Returns whether to translate a task at all; others are left as they are.
     forms
         Of the graph's tasks.
+    worth
+        Returns whether to translate a task at all; others are left as they are.
 
     Notes
     -----
@@ -209,12 +209,12 @@ class Templates:
     def __init__(
         self,
         translate: Translate,
+        forms: Forms,
         worth: Callable[[Any], bool] = lambda node: True,
-        forms: Forms | None = None,
     ) -> None:
         self._translate = translate
         self._worth = worth
-        self._forms = Forms() if forms is None else forms
+        self._forms = forms
         self._known: dict[int, Template | None] = {}
 
     def rewrite(self, node: Task) -> Any:

@@ -121,8 +121,7 @@ class Recording:
         except _RAISED:
             raise
         except StoppedError as stopped:
-            spent = stopped.reason if self._recorder.is_spent else None
-            self._divided = self._segment.divided(self._recorder.step, spent)
+            self._divided = self._segment.divided(self._recorder, stopped.reason)
             return self._segment.without(stopped.reason)
         except UnrecordableError as reason:
             return self._segment.without(reason.reason)

@@ -132,27 +132,27 @@ class Segment:
         given = [(r, step) for r, step in leading if step.function is getitem]
         self.cut = CutFirst(tuple(leading), self._part(rest, given))
 
-    def divided(self, register: int, spent: Reason | None = None) -> list[Segment]:
+    def divided(self, recorder: Recorder, reason: Reason) -> list[Segment]:
         """Return what runs before a call, the call, and what runs after it, each by itself.
 
         Parameters
         ----------
-        register
-            Of the call's result.
-        spent
-            Why the call is not recorded again, for any inputs; None if it may be.
+        recorder
+            What has stopped in the call.
+        reason
+            Why; the call is not recorded again, for any inputs, if that took too long.
 
         Returns
         -------
         list of Segment
             Empty if there is nothing else.
         """
-        place = [result for result, _ in self.steps].index(register)
-        parts = self.steps[:place], self.steps[place : place + 1], self.steps[place + 1 :]
-        found = [self._part(part) for part in parts if part]
-        alone = found[len(parts[0]) > 0] if len(found) > 1 else self
-        alone.spent = spent
-        return found if len(found) > 1 else []
+        place = [result for result, _ in self.steps].index(recorder.step)
+        others = self.steps[:place], self.steps[place + 1 :]
+        alone = self._part(self.steps[place : place + 1]) if any(others) else self
+        alone.spent = reason if recorder.is_spent else None
+        before, after = ([self._part(steps)] if steps else [] for steps in others)
+        return [] if alone is self else [*before, alone, *after]
 
     def _part(self, steps: Steps, given: Steps | None = None) -> Segment:
         """Return the segment of some of the calls, whose own steps of dask's may be given."""
@@ -447,7 +447,8 @@ class Segment:
             return NOTHING
         found = self._examination
         if found is None or not found.holds():
-            self.spent = self.spent if found is None else None
+            if found is not None:
+                self.spent = None
             found = Examination.of(self.own)
             self.remembered.clear()
             self._examination, self.apart = found, []
@@ -481,9 +482,8 @@ class Segment:
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
         refused = self.examined().refused
-        if refused or self.spent:
-            return refused[1] if refused else self.spent
-        return obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
+        own = refused[1] if refused else self.spent
+        return own or obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
 
     def _decided(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if it follows from the inputs."""
