@@ -28,7 +28,6 @@ from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Alias, DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.passes.table import ANNOTATED, KnownBytes, Table
-from gpusched.graph.programs.functiontraits import worthwhile
 from gpusched.graph.subgraph import fused_into, made_of, result_key
 from gpusched.plan.grids import is_join
 from gpusched.record.catalogue import has
@@ -111,7 +110,7 @@ def without_links(table: Table, joins: bool = False) -> Table:
     >>> sorted(found), sorted(found["a"].dependencies)
     (['a', 'x', 'y'], ['x', 'y'])
     """
-    tasks, users, sizes, functions = table.tasks, table.users, table.sizes, table.functions
+    tasks, users, sizes = table.tasks, table.users, table.sizes
     forms, asked = table.forms, {*table.wanted, *table.items}
     inside: defaultdict[Any, list[Any]] = defaultdict(list)
     for key, node in tasks.items():
@@ -127,7 +126,7 @@ def without_links(table: Table, joins: bool = False) -> Table:
             reason: Reason | None = None
             if sizes.is_annotated(node) or sizes.is_annotated(tasks[k]):
                 reason = ANNOTATED
-            elif len(node.dependencies) > 1 and not worthwhile(node, functions):
+            elif len(node.dependencies) > 1 and not table.is_worthwhile(node):
                 reason = NEEDED
             if reason is None:
                 inside[key].append(k)
@@ -252,7 +251,7 @@ class _Absorbing:
                 large.add(key)
         if not found or not self._may_move(node):
             return []
-        if not worthwhile(node, self._table.functions):
+        if not self._table.is_worthwhile(node):
             self._table.note("absorb", NOT_RECORDED)
             return []
         if not large and all(map(self._is_repeated, found)):

@@ -22,7 +22,6 @@ from gpusched.graph.functions.reductionsteps import is_first_step, reduces
 from gpusched.graph.passes.chains import cuts
 from gpusched.graph.passes.recomputing import is_light
 from gpusched.graph.passes.table import SMALL, KnownBytes, Table, block_of, key_of
-from gpusched.graph.programs.functiontraits import is_recorded, worthwhile
 from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, operands
 from gpusched.quantities import read_bytes
 from gpusched.roles import cluster_threads, threads
@@ -94,8 +93,8 @@ class _Merging:
         self._table = table
         self._tasks = table.tasks
         self._wanted = wanted = set(table.wanted)
-        self._functions = table.functions
         self._least = least
+        self._spread = bool(cluster_threads())
         self._operands: dict[Any, list[Any]] = {}
         self._users: defaultdict[Any, list[Any]] = defaultdict(list)
         self._layers: dict[str, int] = {}
@@ -104,7 +103,6 @@ class _Merging:
         self._readers: dict[Any, Any] = {}
         """By chunk, level and block: a task of the group that takes it already."""
         self._nbytes = KnownBytes(table)
-        self._computing: dict[Any, bool] = {}
         self._held = wanted | table.held
         """Keys of the chunks that stay until the end, whatever is done."""
 
@@ -146,7 +144,7 @@ class _Merging:
         items = [key for key in made if key in self._operands]
         sizes = [self._table.nbytes(key) for key in items]
         most = self._least
-        if not cluster_threads():
+        if not self._spread:
             given = (self._nbytes[k] for key in members for k in self._operands[key])
             most = max(most, max(given, default=0) // SHARE)
         small = None not in sizes and sum(filter(None, sizes)) <= most
@@ -232,11 +230,12 @@ class _Merging:
         node = self._tasks[key]
         if type(node) is not Task:
             return type(node) is Alias and key not in self._wanted
-        reason = self._table.why_fixed(node)
-        if reason is None and reduces(node) and not _is_first_of_piece(node):
+        table = self._table
+        reason = table.why_fixed(node)
+        if reason is None and not table.forms.answer(_joins_one, node):
             # A loop that computes much and joins several results is slower than a loop for each.
             reason = JOINED
-        elif reason is None and not is_recorded(node, self._functions):
+        elif reason is None and not table.is_recorded(node):
             reason = NOT_RECORDED
         if reason is not None:
             self._note_apart(reason, operands)
@@ -273,12 +272,8 @@ class _Merging:
         return members
 
     def _computes(self, key: Any) -> bool:
-        found = self._computing.get(key)
-        if found is None:
-            node = self._tasks[key]
-            found = type(node) is Task and worthwhile(node, self._functions)
-            self._computing[key] = found
-        return found
+        node = self._tasks[key]
+        return type(node) is Task and self._table.is_worthwhile(node)
 
     def _outputs(self, members: list[Any]) -> list[Any]:
         inside = set(members)
@@ -311,11 +306,13 @@ class _Merging:
         return inner
 
 
-def _is_first_of_piece(node: Task) -> bool:
-    """Return whether a task is the first step of a reduction of a chunk, or of what it cuts off.
+def _joins_one(node: Task) -> bool:
+    """Return whether a task reduces nothing, or does so first with a chunk or what it cuts off.
 
-    Or of what it computes of the chunk in no more time than it takes to read that.
+    Or with what it computes of the chunk in no more time than it takes to read that.
     """
+    if not reduces(node):
+        return True
     last = last_task(node)
     if last is None or not is_first_step(last):
         return False

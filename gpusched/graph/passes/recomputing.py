@@ -25,7 +25,7 @@ from gpusched.graph.functions.independence import operands_of
 from gpusched.graph.functions.partials import applied
 from gpusched.graph.functions.reductionsteps import reduces
 from gpusched.graph.passes.table import KnownBytes, Table, drop
-from gpusched.graph.programs.functiontraits import called, is_recorded, worthwhile
+from gpusched.graph.programs.functiontraits import called
 from gpusched.graph.running.blocks import into
 from gpusched.graph.subgraph import depth_first, made_of, operands
 from gpusched.record.ufuncs import FAST_POWERS
@@ -121,7 +121,7 @@ class _Recomputing:
     def _ends_stage(self, key: Any) -> bool:
         if key not in self._ends:
             node = self._tasks[key]
-            recorded = type(node) is not Task or is_recorded(node, self._table.functions)
+            recorded = type(node) is not Task or self._table.is_recorded(node)
             self._ends[key] = reduces(node) or not recorded
         return self._ends[key]
 
@@ -192,9 +192,9 @@ class _Recomputing:
         """Return why a task must be given a result as it is; None if it may compute it again."""
         if type(node) is not Task:
             return NOT_RECORDED
-        functions, fixed = self._table.functions, self._table.why_fixed(node)
-        recorded = worthwhile(node, functions) and is_recorded(node, functions)
-        able = recorded and self._table.inside(node) is not None
+        table, fixed = self._table, self._table.why_fixed(node)
+        recorded = table.is_worthwhile(node) and table.is_recorded(node)
+        able = recorded and table.inside(node) is not None
         return fixed or (None if able else NOT_RECORDED)
 
     def _is_there(self, key: Any) -> bool:

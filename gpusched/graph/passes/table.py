@@ -89,6 +89,14 @@ class Table:
         """How many nodes need each key."""
         return uses(self.tasks)
 
+    def is_worthwhile(self, task: Task) -> bool:
+        """Return whether a task is worth a program, see `Functions.worthwhile`."""
+        return self.forms.answer(self.functions.worthwhile, task)
+
+    def is_recorded(self, task: Task) -> bool:
+        """Return whether a task calls nothing that a program only calls, or takes no time."""
+        return self.forms.answer(self.functions.is_recorded, task)
+
     def why_small(self, least: int) -> Reason | None:
         """Return why no chunk has as many bytes as tasks are put together for; None if one has."""
         if not least:

@@ -98,6 +98,58 @@ class Functions:
             found = self._found[key] = _traits(function, verdict)
         return found
 
+    # Of a task, as of all others of its form ------------------------------------------------
+
+    def worthwhile(self, task: Task) -> bool:
+        """Return whether a task has a function that is recorded and computes, or one of `EXACT`.
+
+        Or one that CUDA's libraries compute, for which a worker that owns a GPU moves the chunks.
+        dask puts programs of a graph that is optimised again into tasks of other tasks and their
+        other names: a worker must see that there is a program, whose chunks may stay on its device.
+        """
+        if task.func is execute_subgraph:
+            inner = [node for node in task.args[0].values() if type(node) is Task]
+            found = any(type(node.func) is Program or self.worthwhile(node) for node in inner)
+            return found or computes_located(task)
+        function, kwargs = called(task)
+        if passes_on(function, task.args):
+            return False
+        exact = exact_for(function)
+        if (exact is not function and not has(exact, "moves")) or by_library(function):
+            return True
+        # What moves or joins elements is done without beside other calls, and no gain by itself.
+        moves = has(bare(function), "moves") or is_join(bare(function))
+        recorded = self.traits(function, task.args, kwargs).recorded
+        return recorded and computes(function) and not moves
+
+    def is_recorded(self, task: Task) -> bool:
+        """Return whether a task calls only what is recorded and replayed, or takes no time."""
+        if task.func is execute_subgraph:
+            return all(self.is_recorded(n) for n in task.args[0].values() if isinstance(n, Task))
+        inner = [each for each in (*task.args, *task.kwargs.values()) if isinstance(each, Task)]
+        return self._is_quick(task) and all(map(self.is_recorded, inner))
+
+    def _is_quick(self, task: Task) -> bool:
+        function, kwargs = called(task)
+        if function is identity_cast:
+            return True
+        traits = self.traits(function, task.args, kwargs)
+        return traits.quick or (traits.recorded and traits.replayed)
+
+    def is_taken(self, task: Task) -> bool:
+        """Return whether a task is to be a program: if it is worth one, or to have it counted.
+
+        A program counts functions that are graph breaks, be there anything to fuse or not.
+        """
+        if self.worthwhile(task):
+            return True
+        for node in made_of(task):
+            if type(node) is Task:
+                function, kwargs = called(node)
+                if self.traits(function, node.args, kwargs).refused:
+                    return True
+        return False
+
 
 def _settled(function: Any) -> Traits | None:
     """Return the traits of a function that are the same in every call; None if they are not."""
@@ -120,45 +172,6 @@ def _traits(function: Any, verdict: examination.Verdict) -> Traits:
                   safe and verdict.is_little)  # fmt: skip
 
 
-def worthwhile(task: Task, functions: Functions) -> bool:
-    """Return whether a task has a function that is recorded and computes, or one of `EXACT`.
-
-    Or one that CUDA's libraries compute, for which a worker that owns a GPU moves the chunks.
-    dask puts programs of a graph that is optimised again into tasks of other tasks and their other
-    names: a worker must see that there is a program, whose chunks may stay on its device.
-    """
-    if task.func is execute_subgraph:
-        inner = [node for node in task.args[0].values() if type(node) is Task]
-        found = any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
-        return found or computes_located(task)
-    function, kwargs = called(task)
-    if passes_on(function, task.args):
-        return False
-    exact = exact_for(function)
-    if (exact is not function and not has(exact, "moves")) or by_library(function):
-        return True
-    # What moves or joins elements is done without beside other calls, and no gain by itself.
-    moves = has(bare(function), "moves") or is_join(bare(function))
-    recorded = functions.traits(function, task.args, kwargs).recorded
-    return recorded and computes(function) and not moves
-
-
-def is_recorded(task: Task, functions: Functions) -> bool:
-    """Return whether a task calls nothing but what is recorded and replayed, or takes no time."""
-    if task.func is execute_subgraph:
-        return all(is_recorded(n, functions) for n in task.args[0].values() if isinstance(n, Task))
-    inner = [each for each in (*task.args, *task.kwargs.values()) if isinstance(each, Task)]
-    return _is_quick(task, functions) and all(is_recorded(each, functions) for each in inner)
-
-
-def _is_quick(task: Task, functions: Functions) -> bool:
-    function, kwargs = called(task)
-    if function is identity_cast:
-        return True
-    traits = functions.traits(function, task.args, kwargs)
-    return traits.quick or (traits.recorded and traits.replayed)
-
-
 def passes_on(function: Any, args: tuple[Any, ...]) -> bool:
     """Return whether a function computes nothing, since it is given a single chunk."""
     if not has(bare(function), "several"):
@@ -167,21 +180,6 @@ def passes_on(function: Any, args: tuple[Any, ...]) -> bool:
     if is_list(items):
         items = items.args
     return not isinstance(items, list | tuple) or len(items) < 2
-
-
-def is_taken(task: Task, functions: Functions) -> bool:
-    """Return whether a task is to be a program: if it is worth one, or to have it counted.
-
-    A program counts functions that are graph breaks, be there anything to fuse or not.
-    """
-    if worthwhile(task, functions):
-        return True
-    for node in made_of(task):
-        if type(node) is Task:
-            function, kwargs = called(node)
-            if functions.traits(function, node.args, kwargs).refused:
-                return True
-    return False
 
 
 def called(task: Task) -> tuple[Any, dict[str, Any]]:

@@ -17,7 +17,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched import forks
 from gpusched.graph.functions.libraries import KEPT, found_by_name, package
 from gpusched.graph.functions.partials import bare, callables, name_of, parts
-from gpusched.graph.functions.unrecorded import sees, shown_registers
+from gpusched.graph.functions.unrecorded import conflict, sees, shown_registers
 from gpusched.graph.placement.devicechoice import note_returns
 from gpusched.graph.placement.placing import begin
 from gpusched.graph.programs.payload import named_code, pack, stand, unpack
@@ -174,6 +174,12 @@ class Program(ByToken):
             if type(step.function) not in (Batch, Program)
         ]
         return any(program._changes for program in self._batched) or not lasts(calls)
+
+    @cached_property
+    def conflict(self) -> ProgramStep | None:
+        """The step that may change what another one reads, see there; None if there is none."""
+        found: ProgramStep | None = conflict(self.steps, self.inputs)
+        return found
 
     @cached_property
     def sees(self) -> bool:

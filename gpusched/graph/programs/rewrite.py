@@ -36,13 +36,11 @@ from gpusched.graph.functions.known import (
 )
 from gpusched.graph.functions.lonejoins import copied_by_joining, of_one, only_part, own_part
 from gpusched.graph.functions.partials import applied, name_of
-from gpusched.graph.functions.unrecorded import conflict
 from gpusched.graph.programs.functiontraits import (
     DTYPE,
     Functions,
     called,
     enforces,
-    is_taken,
     passes_on,
 )
 from gpusched.graph.programs.program import Program, keep, lasts
@@ -93,7 +91,7 @@ def rewrite(
     templates = Templates(
         lambda node: translated(node, functions)[0],
         forms,
-        partial(is_taken, functions=functions),
+        functions.is_taken,
     )
     # What each call of a program was is noted of each task.
     rewritten = labelled if events.active else templates.rewrite
@@ -118,7 +116,7 @@ def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
 
     It is the task itself if nothing in it can be fused or is a graph break.
     """
-    if type(node) is not Task or not is_taken(node, functions):
+    if type(node) is not Task or not functions.is_taken(node):
         return node, []
     return translated(node, functions)
 
@@ -149,11 +147,10 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
     if again is not None:
         return Task(node.key, *again, _data_producer=node.data_producer), []
     program = translation.program()
-    changing = conflict(program.steps, program.inputs)
-    if changing is not None:
+    if program.conflict is not None:
         # Then the order of calls matters, or what is a view: both are as dask has them.
         with updating() as counters:
-            counters.breaks[name_of(changing.function), CONFLICT] += 1
+            counters.breaks[name_of(program.conflict.function), CONFLICT] += 1
         return node, []
     task = Task(node.key, program, *translation.inputs, _data_producer=node.data_producer)
     return task, translation.keys
@@ -180,8 +177,8 @@ class _Translation:
         """Partial applications that were taken apart, by their ids."""
         self._has_windows = False
         """Whether windows are among the steps so far: thousands of steps may ask."""
-        self._lasts = True
-        """Whether the program holds nothing that is not to be kept alive."""
+        self._little: list[bool] = []
+        """By step, whether it calls a function of the user's that holds no arrays."""
         self._guard = -1
         """The input that is their guard: one for the task, as each would take time."""
 
@@ -198,10 +195,15 @@ class _Translation:
                      for k in range(-len(self.steps), count)}  # fmt: skip
             steps = tuple(step.renamed(names) for step in self.steps)
             found = _programs[key] = Program(steps, count, self.functions.overrides)
-        found.lasts = self._lasts
+            found.lasts = all(map(self.lasts, steps, self._little))
         if found.lasts:
             keep(found)
         return found
+
+    @staticmethod
+    def lasts(step: ProgramStep, little: bool) -> bool:
+        """Return whether a step holds nothing that is not to be kept alive."""
+        return (little or lasts(step.function)) and lasts((step.args, step.kwargs))
 
     def rewritten_before(self) -> list[Any] | None:
         """Return a program and its inputs if there is nothing else; None if there is."""
@@ -271,7 +273,7 @@ class _Translation:
         replayed = traits.replayed and compared
         self.steps.append(ProgramStep(function, args, kwargs, recorded, replayed, taken))
         self._has_windows |= function is sliding_window_view
-        self._lasts &= (traits.little or lasts(function)) and lasts((args, kwargs))
+        self._little.append(traits.little)
         self.keys.append(key)
         self.shape.append(
             (traits.identity, recorded, replayed, taken, frozen(args), frozen(kwargs))
