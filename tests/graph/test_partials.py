@@ -147,6 +147,30 @@ def test_one_guard_notices_changes_of_any(changed: int) -> None:
     np.testing.assert_array_equal(computed(optimised), expected)
 
 
+def between(block: Any) -> Any:
+    between.calls = getattr(between, "calls", 0) + 1  # type: ignore[attr-defined]
+    return block
+
+
+@pytest.mark.parametrize("call, times", [(np.sort, 1), (between, 2)])
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_guard_is_asked_again_after_what_may_change_anything(
+    call: Callable[..., Any], times: int, changed: bool
+) -> None:
+    held = [partial(weighted, weights=2.0), partial(weighted, weights=3.0)]
+    x = da.from_array(np.arange(24.0), chunks=24)
+    made = x.map_blocks(held[0]).map_blocks(call, dtype=float).map_blocks(held[1]) * 2
+    (optimised,) = dask.optimize(made)
+    (program,) = [each.func for each in dict(optimised.dask).values() if isinstance(each, Task)]
+    recorded = [part for part in program.segments if part.recorded]
+    assert len(recorded) == 2
+    assert sum(map(bool, (part.guards for part in recorded))) == times
+    for each in held if changed else ():
+        each.keywords["weights"] += 50.0
+    expected = held[1](held[0](np.arange(24.0))) * 2
+    np.testing.assert_array_equal(computed(optimised), expected)
+
+
 def test_one_among_arguments_may_change_too() -> None:
     def call(block: Any, function: Any) -> Any:
         return function(block) + 1

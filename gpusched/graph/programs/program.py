@@ -17,7 +17,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched import forks
 from gpusched.graph.functions.libraries import KEPT, found_by_name, package
 from gpusched.graph.functions.partials import bare, callables, name_of, parts
-from gpusched.graph.functions.unrecorded import conflict, sees, shown_registers
+from gpusched.graph.functions.unrecorded import conflict, may_change, sees, shown_registers
 from gpusched.graph.placement.devicechoice import note_returns
 from gpusched.graph.placement.placing import begin
 from gpusched.graph.programs.payload import named_code, pack, stand, unpack
@@ -102,10 +102,12 @@ class Program(ByToken):
         placing = begin(self.overrides, inputs)
         if placing is None and self.steps:
             registers[-1] = into
+        changed = False
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
-                # What runs before a segment may change what it calls.
-                if segment.guards and not all([inputs[k].holds() for k in segment.guards]):
+                if segment.guards:
+                    changed = not all([inputs[k].holds() for k in segment.guards])
+                if changed:
                     segment = segment.as_it_is(inputs)
                 if placing is None:
                     segment.run(registers)
@@ -135,7 +137,13 @@ class Program(ByToken):
         if self.overrides.tier == UNFUSED:
             steps = tuple(replace(step, recorded=False) for step in steps)
         segments = _segments(steps, self.inputs)
+        asked = False
         for segment in segments:
+            if asked:
+                segment.guards = ()
+            # What runs before a segment may change what it calls.
+            asked |= bool(segment.guards)
+            asked &= not any(may_change(step) for _, step in segment.steps)
             segment.overrides = self.overrides
             segment.remaining = self.remaining
             segment.cut_first()

@@ -105,7 +105,8 @@ class Segment:
         self.users = {r for r, step in steps if recorded and not known(step.function)}
         """Results of functions of the user's, which may compute what they only want checked."""
         self.guards = tuple({step.taken.register for _, step in steps if step.taken is not None})
-        """Inputs that notice changes of the partial applications that were taken apart here."""
+        """Inputs that notice changes of the partial applications that were taken apart here. They
+        are asked before it runs, where anything may have changed these since they were asked."""
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
@@ -179,8 +180,8 @@ class Segment:
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
-        count = shortage.wanted()
-        if not (count > 1 and self.recorded and self._run_in_pieces(registers, count)):
+        count = shortage.wanted() if self.recorded else 1
+        if not (count > 1 and self._run_in_pieces(registers, count)):
             self.run_whole(registers, short=count > 1)
         for register in self.dying:
             registers[register] = None
