@@ -152,7 +152,7 @@ def between(block: Any) -> Any:
     return block
 
 
-@pytest.mark.parametrize("call, times", [(np.sort, 1), (between, 2)])
+@pytest.mark.parametrize(("call", "times"), [(np.sort, 1), (between, 2)])
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_guard_is_asked_again_after_what_may_change_anything(
     call: Callable[..., Any], times: int, changed: bool
