@@ -137,11 +137,12 @@ def typed(
     arguments
         Dtypes that the function is called with.
     declared
-        Dtypes of the results; those that numba finds if None.
+        Dtypes of the results; those that numba finds if None. Numba is asked all the same, but of
+        what its ufuncs do, which it has compiled for these already.
     identity
         For a function that joins the values of a reduction.
     only_here
-        As `Variant` has it.
+        As `Variant` has it; what is not is declared.
 
     Raises
     ------
@@ -149,11 +150,7 @@ def typed(
         If numba cannot compile it for these, with the line.
     """
     chosen = variant(definition, arguments, only_here)
-    facts = FACTS.setdefault(definition.digest, {})
-    question = arguments if only_here else (only_here, arguments)
-    if question not in facts:
-        facts[question] = _inferred(chosen)
-    found, single = facts[question]
+    found, single = _results(chosen) if only_here else (declared or (), True)
     if declared is not None and len(declared) != len(found):
         raise KernelError(
             f"{location(definition.function.__code__)}: kernel {definition.name} returns "
@@ -180,6 +177,15 @@ def typed(
 
 def _converted(text: str, dtype: np.dtype) -> str:
     return f"{text} != 0" if dtype.kind == "b" else f"{{T}}({text})"
+
+
+def _results(chosen: Variant) -> tuple[Dtypes, bool]:
+    """Return the same as `_inferred`, which is found once for all equal definitions."""
+    facts = FACTS.setdefault(chosen.definition.digest, {})
+    if chosen.arguments not in facts:
+        facts[chosen.arguments] = _inferred(chosen)
+    found: tuple[Dtypes, bool] = facts[chosen.arguments]
+    return found
 
 
 def _inferred(chosen: Variant) -> tuple[Dtypes, bool]:

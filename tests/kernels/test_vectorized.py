@@ -295,3 +295,11 @@ def test_what_knows_a_library_is_imported_for_its_first_function(
     ufunc.owned = True
     assert recorded_form(ufunc) == "its form"
     monkeypatch.delitem(sys.modules, "knows_a_library")
+
+
+def test_numba_is_not_asked_for_what_its_loops_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inferred(chosen: Any) -> Any:
+        raise AssertionError(f"{chosen} would be compiled beside tasks of the first run")
+
+    monkeypatch.setattr("gpusched.kernels.typed._inferred", inferred)
+    check(damped(), numbers("f4", 40), ulp=2)
