@@ -258,7 +258,7 @@ def selected(lane: Any, length: int, rank: int, infinity: Number, nothing: Numbe
             return low
         else:
             high, last = guess, count
-        slow = 2 * (last - first) > span
+        slow = 3 * (last - first) > 2 * span
     return low
 
 
