@@ -15,7 +15,13 @@ from gpusched.adapters.tasks import DataNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.kernel import Kernel
-from gpusched.graph.functions.known import COMPUTED_BY, computes, known, pieces
+from gpusched.graph.functions.known import (
+    COMPUTED_BY,
+    called_for_place,
+    computes,
+    known,
+    pieces,
+)
 from gpusched.graph.functions.partials import bare, callables, name_of, parts, slow_part
 from gpusched.graph.programs.functiontraits import Functions
 from gpusched.graph.programs.program import Program
@@ -323,7 +329,8 @@ class Rehearser:
                 raise
             given, value = _given(step, registers), registers[register]
             reason = None if step.recorded else unfusible(step.function, args, kwargs)
-            self._note_call(step.function, layer, given, value, reason, counted=True)
+            called = called_for_place(step.function, args)
+            self._note_call(called, layer, given, value, reason, counted=True)
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
         for register in (r for dying in segment.calling.last_uses for r in dying):
@@ -403,7 +410,8 @@ class Rehearser:
                 unknown.append(error)
                 value = UNKNOWN
             reason = unfusible(function, args, kwargs)
-            self._note_call(function, layer, given, value, reason, counted=False)
+            called = called_for_place(function, args)
+            self._note_call(called, layer, given, value, reason, counted=False)
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
@@ -482,8 +490,7 @@ def unfusible(function: Any, args: Iterable[Any],
     if _harmless(function, args, kwargs) or bare(function) is finalize:
         return None
     if function is pass_located:
-        told = f"your function {name_of(args[0])} is given where its chunk is"
-        return False, GraphBreak.OWN_ARGUMENTS(told)
+        return False, examination.PLACED
     library = getattr(bare(function), COMPUTED_BY, None)
     if library is not None:
         return False, GraphBreak.MODEL(f"a model that {library} computes")

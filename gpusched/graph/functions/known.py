@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -425,6 +425,21 @@ def computes(function: Any) -> bool:
 
 
 # Calls for the place of a chunk -----------------------------------------------------------
+
+
+def called_for_place(function: Any, args: Sequence[Any]) -> Any:
+    """Return what is called with where a chunk is, if a function calls that; or the function.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.arrays import pass_located
+    >>> from gpusched.graph.functions.known import called_for_place
+    >>> called_for_place(pass_located, (max, ("block_id",), (0, 1))), called_for_place(min, ())
+    (<built-in function max>, <built-in function min>)
+    """
+    first = args[0] if function is pass_located and args else None
+    first = first.value if isinstance(first, DataNode) else first
+    return first if callable(first) else function
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,13 @@ from gpusched.adapters.tasks import DataNode, Task, execute_subgraph, identity_c
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import error_state
-from gpusched.graph.functions.known import computes, computes_located, exact_for, known
+from gpusched.graph.functions.known import (
+    called_for_place,
+    computes,
+    computes_located,
+    exact_for,
+    known,
+)
 from gpusched.graph.functions.partials import Guard, bare, slow_part
 from gpusched.graph.placement.cupycalls import by_library
 from gpusched.graph.programs.program import Program
@@ -146,7 +152,9 @@ class Functions:
         for node in made_of(task):
             if type(node) is Task:
                 function, kwargs = called(node)
-                if self.traits(function, node.args, kwargs).refused:
+                placed = called_for_place(function, node.args)
+                refused = placed is not function and not known(placed)
+                if refused or self.traits(function, node.args, kwargs).refused:
                     return True
         return False
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.functions.known import known
+from gpusched.graph.functions.known import called_for_place, known
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, OBJECTS, is_in, package
 from gpusched.graph.functions.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
@@ -205,6 +205,9 @@ def is_own(step: Any) -> bool:
     return step.replayed and not known(step.function)
 
 
+PLACED = GraphBreak.OWN_ARGUMENTS("your function is given where its chunk is")
+
+
 def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
     """Return (name, reason) for each function of the user's own that is not recorded.
 
@@ -213,6 +216,10 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
     found = []
     for step in steps:
         if "quick" in own_traits(bare(step.function)):
+            continue
+        called = called_for_place(step.function, step.args)
+        if called is not step.function:
+            found += [(name_of(called), PLACED)] if not known(called) else []
             continue
         reason = verdict_of(step).reason
         if not (step.recorded or step.replayed) and (reason is None or known(step.function)):
