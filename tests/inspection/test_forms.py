@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -50,6 +51,12 @@ def test_text_says_what_matters() -> None:
     assert "6 launches, 4 operations per element" in text
     assert "intensity 0.25 operations per byte" in text
     assert "; a task costs " in " ".join(text.split())
+
+
+def test_pickling_says_what_to_take_instead() -> None:
+    found = explain((numbers((60, 40), 20) + 1.5) * 3)
+    with pytest.raises(TypeError, match=r"take explanation\.to_dict"):
+        pickle.dumps(found)
 
 
 def test_sources_are_in_the_details_only() -> None:
