@@ -93,7 +93,7 @@ def explain(
 
 
 def _replace(file: FileIO, text: str) -> str:
-    """Write a file anew; return why that cannot be done, or nothing."""
+    """Overwrite a file; return why that cannot be done, or nothing."""
     left = memoryview(text.encode())
     try:
         file.truncate(0)
