@@ -53,7 +53,10 @@ def _short(file: str) -> str:
         return cell
     if file.startswith("<") or not os.path.isabs(file):
         return file
-    relative = os.path.relpath(file)
+    try:
+        relative = os.path.relpath(file)
+    except FileNotFoundError:
+        return os.path.basename(file)  # The folder one is in was removed.
     return os.path.basename(file) if relative.startswith("..") else relative
 
 

@@ -108,6 +108,7 @@ def a_request(root: Path) -> Request:
     return Request(("script.py",), "local", "mine", 600.0, root, root, sys.executable)
 
 
+@pytest.mark.processes
 def test_job_that_cannot_be_started_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ def full_disk(name: str) -> Any:
     return write
 
 
+@pytest.mark.processes
 def test_script_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is no text."""
     popen = subprocess.Popen
