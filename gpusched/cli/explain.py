@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from io import FileIO
 from typing import Any
 
 import click
 
-from gpusched.cli.errors import Unusable
+from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.types import Read, count, output_file
 from gpusched.quantities import read_bytes
 
@@ -72,7 +73,7 @@ def explain(
     pretence = Pretence()
     with contextlib.ExitStack() as stack:
         # Opened first: nothing can be opened for writing once the script runs.
-        file = None if page is None else stack.enter_context(open(page, "a", encoding="utf-8"))
+        file = None if page is None else stack.enter_context(open(page, "ab", buffering=0))
         watch = None if allow_writes else stack.enter_context(_stopping())
         with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
             code = scripts.execute(script, module, folder, "explain").code
@@ -81,14 +82,26 @@ def explain(
             explained = [
                 (at, found.on(memory_limit, workers or 1, threads or 1)) for at, found in explained
             ]
-        if file is not None:
-            file.truncate(0)
-            file.write(_page(explained))
+        problem = "" if file is None else _replace(file, _page(explained))
     _print(explained, details, as_json)
     if watch is not None and watch.first is not None:
         click.echo(_why_stopped(watch.first), err=True)
         code = STOPPED
+    if problem:
+        raise Failed(f"cannot write {page}: {problem}")
     context.exit(code)
+
+
+def _replace(file: FileIO, text: str) -> str:
+    """Overwrite a file; return why that cannot be done, or nothing."""
+    left = memoryview(text.encode())
+    try:
+        file.truncate(0)
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _stopping() -> contextlib.AbstractContextManager[Any]:

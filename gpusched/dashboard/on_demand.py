@@ -44,7 +44,9 @@ class _Start(web.RequestHandler):
         if self._starter in applications:
             applications.remove(self._starter)
             _start(self._scheduler, dashboard)
-        self.redirect(self.request.uri or "/")
+        path, question, query = (self.request.uri or "/").partition("?")
+        # Relative, since a proxy may have moved all pages, and "//host" would lead to another host.
+        self.redirect(f"./{path.rpartition('/')[2]}{question}{query}")
 
 
 def _start(scheduler: Scheduler, dashboard: Any) -> None:

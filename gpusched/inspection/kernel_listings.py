@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gpusched.backends.devices import HOST
 from gpusched.config import word
@@ -232,6 +232,12 @@ class ExplainedKernel:
         from gpusched.emit import skeleton
 
         return cuda_code(skeleton.counted(self.kernel), capability(cc))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an explanation's kernels refer to what was recorded in this process, and cannot be "
+            "sent to others or copied: take explanation.to_dict(), .to_json() or str(explanation)"
+        )
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}, launched {self.launches:,} times>"

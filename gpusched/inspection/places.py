@@ -13,6 +13,7 @@ from gpusched.backends.complaints import source_line
 from gpusched.graph.callsites import is_last, site_of
 from gpusched.record.bytecode import instructions
 from gpusched.record.callers import Site
+from gpusched.rendering.text import printable
 
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
@@ -35,7 +36,8 @@ class Place:
 def short(file: str) -> str:
     """Return a file's name as it is shown: relative to the folder one is in, where it is below.
 
-    What was written in a cell is shown as IPython shows it: ``In[3]``.
+    What was written in a cell is shown as IPython shows it: ``In[3]``. Sources of kernels and pages
+    have it, so that what cannot be printed is escaped.
 
     Examples
     --------
@@ -43,11 +45,18 @@ def short(file: str) -> str:
     >>> short("/somewhere/else/model.py")
     'model.py'
     """
+    return printable(_short(file))
+
+
+def _short(file: str) -> str:
     if cell := _cell(file):
         return cell
     if file.startswith("<") or not os.path.isabs(file):
         return file
-    relative = os.path.relpath(file)
+    try:
+        relative = os.path.relpath(file)
+    except FileNotFoundError:
+        return os.path.basename(file)  # The folder one is in was removed.
     return os.path.basename(file) if relative.startswith("..") else relative
 
 

@@ -48,7 +48,9 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
     Notes
     -----
     What is kept counts for the same computation only, which dask identifies by its token: the same
-    functions on the same arguments, and arrays of random numbers only with a seed. Nothing is ever
+    functions on the same arguments, and arrays of random numbers only with a seed. For functions
+    from modules that are not installed, these modules must be the same, too, and what they import;
+    for data that tasks read by a file's name, it is the name that counts. Nothing is ever
     removed: what other computations have left under the same key stays, since arrays may read it
     still. The files are pickles in part: whoever can write to the folder can run code in the
     program that reads it.
@@ -67,12 +69,16 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
     from dask.base import is_dask_collection, tokenize
     from dask.core import flatten
 
+    from gpusched.jobs import own_modules
+
     if not is_dask_collection(x):
         raise TypeError(
             f"checkpoint {key!r}: {type(x).__name__} is not a dask collection: call it before "
             f"compute()"
         )
-    token = tokenize(x)
+    # By a token alone, a function in an imported module is the same whatever its code.
+    own = own_modules.digest(dict(x.__dask_graph__()).values())
+    token = tokenize(x, own) if own else tokenize(x)
     folder = _folder(key, directory)
     paths = _paths(folder / token, list(flatten(x.__dask_keys__())))
     present = _present(folder / token)

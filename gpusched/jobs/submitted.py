@@ -17,6 +17,7 @@ from gpusched.files import write_whole
 from gpusched.jobs import systems
 from gpusched.jobs.node_processes import TERMINATED
 from gpusched.jobs.request import Request
+from gpusched.jobs.systems.system import SystemFailure
 
 _JOB = re.compile(r"([a-z0-9]+)-([\w.\[\]-]+)")
 _RECORD = "job.json"
@@ -105,13 +106,14 @@ def submit(request: Request) -> Job:
     """Submit a job, and note it.
 
     Raises `gpusched.jobs.systems.system.SystemFailure` if the queueing system is not there, or
-    refuses the job; `gpusched.files.UnsafeFolderError` if the folder of jobs is not this user's
-    alone.
+    refuses the job, or it cannot be noted; `gpusched.files.UnsafeFolderError` if the folder of jobs
+    is not this user's alone.
     """
     from gpusched.files import own_folder
 
     own_folder(request.root, "set gpusched.jobs.folder to a folder of your own")
-    number = systems.find(request.backend).submit(request)
+    system = systems.find(request.backend)
+    number = system.submit(request)
     job = Job(
         backend=request.backend,
         number=number,
@@ -122,8 +124,14 @@ def submit(request: Request) -> Job:
         submitted=time.time(),
     )
     folder = request.root / job.identity
-    folder.mkdir(mode=0o700, exist_ok=True)
-    write_whole(folder / _RECORD, json.dumps(asdict(job)))
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_whole(folder / _RECORD, json.dumps(asdict(job)))
+    except OSError as error:
+        system.cancel(number)
+        raise SystemFailure(
+            f"job {job.identity} was submitted, and is cancelled, since it cannot be noted: {error}"
+        ) from error
     return job
 
 

@@ -12,8 +12,20 @@ _WIDTH = 240
 """Columns where there is no terminal."""
 
 
+def printable(text: str) -> str:
+    r"""Return text with what cannot be printed escaped, such as bytes of a file's name.
+
+    Examples
+    --------
+    >>> from gpusched.rendering.text import printable
+    >>> print(printable("größe\\udcff.py"))
+    größe\udcff.py
+    """
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Return rows as lines whose columns are aligned.
+    """Return rows as lines whose columns are aligned, and whose cells are `printable`.
 
     Parameters
     ----------
@@ -29,6 +41,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
     JOB      TIME  STATE
     local-1   2 s  running
     """
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

@@ -166,14 +166,14 @@ def kernels(root: Path) -> list[KernelFiles]:
 
 def _folders_of(path: Path) -> list[Path]:
     try:
-        own = is_own(path.stat())
         found = sorted(each for each in path.iterdir() if each.is_dir() and not each.is_symlink())
+        unsafe = [each for each in (path.parent, path, *found) if not is_own(each.stat())]
     except FileNotFoundError:
         return []
-    if not own:
+    if unsafe:
         raise UnsafeFolderError(
-            f"{path} is not this user's alone, so what is there is left as it is: remove it, or "
-            "name a folder of your own in gpusched.fusion.cache-directory"
+            f"{unsafe[0]} is not this user's alone, so what is there is left as it is: remove it, "
+            "or name a folder of your own in gpusched.fusion.cache-directory"
         )
     return found
 

@@ -39,8 +39,9 @@ class Child:
                     Returned(self._keep(pipe_messages.loads(message.content), message.package))
                 )
             return self._carry_out(message)
-        except Exception as error:  # noqa: BLE001
-            # Whatever the library raises is the caller's, as it would be without a child.
+        except BaseException as error:  # noqa: BLE001
+            # Whatever the library raises is the caller's, as it would be without a child: also
+            # SystemExit, which would end this process with all that it keeps.
             return _raised(error)
 
     def _carry_out(self, message: Apply) -> bytes:
@@ -65,7 +66,7 @@ class Child:
         return Reference(number, specials(kind), (kind.__module__, kind.__qualname__), repr(kind))
 
 
-def _raised(error: Exception) -> bytes:
+def _raised(error: BaseException) -> bytes:
     error.add_note("In the child process:\n" + "".join(traceback.format_tb(error.__traceback__)))
     error.__traceback__ = None
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 
 from gpusched.inspection.fit import OWN
+from tests.disks import mounted
 
 from .conftest import Runner
 
@@ -56,6 +58,24 @@ def test_a_page_is_written(gpusched: Runner) -> None:
     page = (gpusched.folder / "page.html").read_text()
     assert page.startswith("<!doctype html>")
     assert page.count("<h2>") == 2
+
+
+def test_name_of_a_script_need_not_be_text(gpusched: Runner) -> None:
+    name = os.fsdecode(b"\xff.py")
+    (gpusched.folder / name).write_text(SCRIPT)
+    done = gpusched("explain", "--html", "page.html", name)
+    assert done.returncode == 0, done.stderr
+    assert "== \\udcff.py:8" in done.stdout
+    assert "\\udcff.py:6" in (gpusched.folder / "page.html").read_text()
+
+
+def test_page_for_which_there_is_no_room(gpusched: Runner) -> None:
+    with mounted(gpusched.folder / "small", "4k") as small:
+        done = gpusched("explain", "--html", "small/page.html", gpusched.script(SCRIPT))
+        assert (small / "page.html").stat().st_size <= 4096
+    assert done.returncode == 1
+    assert done.stdout.startswith("== script.py:8")
+    assert done.stderr.endswith("Error: cannot write small/page.html: No space left on device\n")
 
 
 def test_nothing_is_computed_even_if_the_script_switches_fusion_on(gpusched: Runner) -> None:

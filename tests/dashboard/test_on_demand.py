@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import dask
@@ -54,6 +57,27 @@ def test_first_request_starts_it(cluster: Cluster) -> None:
     assert running(cluster) == 1
     with pytest.raises(urllib.error.HTTPError, match="404"):
         read(f"{root}/no-such-page")
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ("/status", "./status"),
+        ("/a/b?c=/d", "./b?c=/d"),
+        ("/", "./"),
+        ("//example.org/", "./"),
+        ("//example.org", "./example.org"),
+    ],
+)
+@pytest.mark.processes
+def test_first_request_is_sent_to_the_same_place(cluster: Cluster, asked: str, sent: str) -> None:
+    """And never to another host, which ``//host`` names, nor out of where a proxy has it."""
+    address = urllib.parse.urlsplit(cluster.dashboard_link)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+    with closing(connection):
+        connection.request("GET", asked)
+        answer = connection.getresponse()
+    assert (answer.status, answer.headers["Location"]) == (302, sent)
 
 
 @pytest.mark.processes

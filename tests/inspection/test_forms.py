@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -50,6 +52,19 @@ def test_text_says_what_matters() -> None:
     assert "6 launches, 4 operations per element" in text
     assert "intensity 0.25 operations per byte" in text
     assert "; a task costs " in " ".join(text.split())
+
+
+def test_folder_one_is_in_may_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = explain((numbers((60, 40), 20) + 1.5) * 3)
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert "test_forms.py:" in str(found)
+
+
+def test_pickling_says_what_to_take_instead() -> None:
+    found = explain((numbers((60, 40), 20) + 1.5) * 3)
+    with pytest.raises(TypeError, match=r"take explanation\.to_dict"):
+        pickle.dumps(found)
 
 
 def test_sources_are_in_the_details_only() -> None:

@@ -6,16 +6,26 @@ the scratch folder, which dask removes when it starts the next time.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from gpusched.files import write_whole
+from gpusched.jobs import submitted
+from gpusched.jobs.request import Request
+from gpusched.jobs.systems import local
 from gpusched.jobs.systems.local import _new_folder
+from gpusched.jobs.systems.system import SystemFailure
 from tests.cli.conftest import Runner
 from tests.jobs.scripts import COUNTS, RUNS, TIDIES, calls
 from tests.waiting import wait_for
@@ -92,6 +102,64 @@ def test_jobs_started_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: _new_folder(tmp_path), range(24)))
     assert {path.name for path in made} == {f"local-{number}" for number in range(1, 25)}
+
+
+def a_request(root: Path) -> Request:
+    return Request(("script.py",), "local", "mine", 600.0, root, root, sys.executable)
+
+
+@pytest.mark.processes
+def test_job_that_cannot_be_started_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, when its process has started already: nobody could cancel it."""
+    started = []
+
+    def start(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(["sleep", "600"], start_new_session=True))
+        return started[-1]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(local.subprocess, "Popen", start)
+    monkeypatch.setattr(local, "write_whole", full_disk("pid"))
+    with pytest.raises(OSError, match="No space left"):
+        submitted.submit(a_request(tmp_path))
+    started[0].returncode = None
+    assert started[0].wait() == -signal.SIGKILL
+    assert not list(tmp_path.iterdir())
+
+
+def test_job_that_cannot_be_noted_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[str] = []
+    monkeypatch.setattr(local.Local, "submit", lambda *_: "7")
+    monkeypatch.setattr(local.Local, "cancel", lambda _, number: cancelled.append(number))
+    monkeypatch.setattr(submitted, "write_whole", full_disk("job.json"))
+    with pytest.raises(SystemFailure, match=r"local-7 was submitted, and is cancelled.* space"):
+        submitted.submit(a_request(tmp_path))
+    assert cancelled == ["7"]
+
+
+def full_disk(name: str) -> Any:
+    """Return what writes files as long as they have another name."""
+
+    def write(path: Path, content: bytes | str) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write_whole(path, content)
+
+    return write
+
+
+@pytest.mark.processes
+def test_script_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is no text."""
+    popen = subprocess.Popen
+    monkeypatch.setattr(local.subprocess, "Popen", lambda *_, **options: popen(["true"]))
+    name = b"\xff.py"
+    job = submitted.submit(replace(a_request(tmp_path), command=(os.fsdecode(name),)))
+    assert b"-- '" + name + b"'" in (tmp_path / job.identity / "script").read_bytes()
 
 
 def test_killed_job_is_lost(gpusched: Runner, jobs: Path) -> None:

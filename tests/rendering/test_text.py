@@ -12,6 +12,12 @@ def test_columns_are_aligned_and_nothing_follows_the_last() -> None:
     assert told == "a    1  x\nbb  22"
 
 
+def test_cells_are_one_line_that_every_terminal_can_show() -> None:
+    told = text.aligned([("a\nb\udcff", "ö")])
+    assert told == "a\\nb\\udcff  ö"
+    told.encode()
+
+
 def test_rows_must_be_equally_long() -> None:
     with pytest.raises(ValueError, match="shorter"):
         text.aligned([("a", "b"), ("c",)])

@@ -100,9 +100,10 @@ def test_links_are_not_followed(root: Path, tmp_path_factory: pytest.TempPathFac
     assert kept.exists()
 
 
-def test_a_folder_that_others_can_write_is_left_as_it_is(root: Path) -> None:
+@pytest.mark.parametrize("folder", [".", "kernels", "kernels/ab-cd"])
+def test_a_folder_that_others_can_write_is_left_as_it_is(root: Path, folder: str) -> None:
     kept = write(root, "a", days=0)
-    (root / "kernels").chmod(0o777)
+    (root / folder).chmod(0o777)
     with pytest.raises(UnsafeFolderError, match="not this user's alone"):
         kernelfiles.clear(root)
     assert kept.exists()

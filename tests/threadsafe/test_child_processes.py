@@ -46,6 +46,16 @@ def test_arrays_and_errors_travel() -> None:
     assert "In the child process" in caught.value.__notes__[0]
 
 
+def test_library_that_exits_ends_its_caller_and_not_the_child() -> None:
+    """As by `argparse`, it raises `SystemExit`, which the caller sees without a child, too."""
+    library = threadsafe.wrap(sys, threadsafe.process("exits"))
+    getpid = threadsafe.wrap(os.getpid, threadsafe.process("exits"))
+    before = getpid()
+    with pytest.raises(SystemExit, match="3"):
+        library.exit(3)
+    assert getpid() == before
+
+
 def test_objects_that_stay_there_are_arguments_there() -> None:
     library = threadsafe.wrap(fragile, "process")
     first, second = library.File(2), library.File(3)

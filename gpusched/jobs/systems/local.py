@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from gpusched.files import write_whole
 from gpusched.jobs.launch_options import LaunchOptions
 from gpusched.jobs.request import Request
 from gpusched.jobs.systems.system import (
@@ -42,22 +44,38 @@ class Local(System):
 
         require("bash", self.remedy)
         folder = _new_folder(request.root)
-        lock = state.acquire(folder)
-        assert lock is not None, f"{folder} was made a moment ago"
-        (folder / "script").write_text(self.script(request))
-        with lock, open(request.root / f"{folder.name}.log", "ab") as log:
+        log = request.root / f"{folder.name}.log"
+        try:
+            lock = state.acquire(folder)
+            assert lock is not None, f"{folder} was made a moment ago"
+            with lock:
+                self._start(request, folder, log, lock.fileno())
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            log.unlink(missing_ok=True)
+            raise
+        return folder.name.partition("-")[2]
+
+    def _start(self, request: Request, folder: Path, log: Path, lock: int) -> None:
+        # Names of files are bytes, which a locale need not be able to write as text.
+        write_whole(folder / "script", os.fsencode(self.script(request)))
+        with log.open("ab") as printed:
             job = subprocess.Popen(
                 ["bash", str(folder / "script"), str(folder)],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=printed,
+                stderr=printed,
                 start_new_session=True,
-                pass_fds=[lock.fileno()],
+                pass_fds=[lock],
             )
-        (folder / "pid").write_text(str(job.pid))
         # The job goes on; only Python's warning that nobody waits for it is left out.
         job.returncode = 0
-        return folder.name.partition("-")[2]
+        try:
+            write_whole(folder / "pid", str(job.pid))
+        except OSError:
+            # Nobody could cancel it.
+            os.killpg(job.pid, signal.SIGKILL)
+            raise
 
     def settled(self, request: Request) -> Request:
         """Share the machine's GPUs, or its cores and its memory, among the nodes."""

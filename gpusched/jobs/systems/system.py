@@ -89,14 +89,14 @@ class System(ABC):
         require(command[0], self.remedy)
         try:
             done = subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=_PATIENCE
+                command, input=os.fsencode(text), capture_output=True, timeout=_PATIENCE
             )
         except subprocess.TimeoutExpired:
             raise SystemFailure(f"{command[0]} did not end within {_PATIENCE:g} s") from None
         if done.returncode:
-            told = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-            raise SystemFailure(f"{command[0]}: {told}")
-        return done.stdout.strip()
+            told = os.fsdecode(done.stderr or done.stdout).strip()
+            raise SystemFailure(f"{command[0]}: {told or f'exit code {done.returncode}'}")
+        return os.fsdecode(done.stdout).strip()
 
     def look_up(self, *command: str) -> str | None:
         """Return what a command reports of a job, as `ask` does; None if the job is unknown."""
