@@ -50,7 +50,9 @@ def digest(values: Iterable[Any]) -> str:
         file = getattr(module, "__file__", None)
         if module is None or file is None or is_installed(module):
             continue
-        found[name] = content = Path(file).read_bytes()
+        # Of an archive, too.
+        read = getattr(module.__loader__, "get_data", None)
+        found[name] = content = read(file) if read else Path(file).read_bytes()
         waiting |= {*_imported(content, module.__package__ or "")} - seen
     made = hashlib.blake2b(digest_size=16)
     for name, content in sorted(found.items()):
