@@ -131,12 +131,9 @@ class TiledLaunches:
             return
         memory = self.layout.memory.copy()
         results = _Results(registers)
-        for launch, block, steps in zip(
-            self.launches, self.layout.blocks, self.row_steps, strict=True
-        ):
+        for launch, block in zip(self.launches, self.layout.blocks, strict=True):
             arrays = [window(registers[register]) for register in launch.inputs]
-            for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
-                arrays.append(results.allocate(output, step, launch.device))
+            arrays += [results.allocate(output, launch.device) for output in launch.outputs]
             places = [(each.__array_interface__["data"][0], each.size) for each in arrays]
             memory[block : block + 2 * len(arrays)] = list(chain.from_iterable(places))
             results.used += arrays
@@ -159,24 +156,20 @@ class _Results:
     """What kernels write while they run together, and what is left to do with it."""
 
     registers: Registers
-    unfinished: list[tuple[Allocation, Any]] = field(default_factory=list)
-    """With the buffer that holds each."""
     converted: list[tuple[Allocation, Any, Any]] = field(default_factory=list)
     """With what is accumulated of each, and the result that the loop copies it to."""
     used: list[Any] = field(default_factory=list)
     """Arrays that the loop has the addresses of."""
 
-    def allocate(self, output: Allocation, step: int, device: Device) -> Any:
-        """Return what a kernel writes, in one dimension; `step` elements for each row."""
+    def allocate(self, output: Allocation, device: Device) -> Any:
+        """Return what a kernel writes, in one dimension."""
         buffer = output.buffer(device, self.registers)
         if output.dtype == output.result_dtype:
             output.finish(buffer, self.registers)
-        elif step:
+        else:
             result = device.empty(output.result_shape, output.result_dtype)
             self.registers[output.register] = result
             self.converted.append((output, output.shaped(buffer), result))
-        else:
-            self.unfinished.append((output, buffer))
         return buffer.ravel()
 
     def finish(self, errors: int) -> None:
@@ -184,8 +177,6 @@ class _Results:
         for output, buffer, result in self.converted:
             if output.reports and _overflows(buffer, result):
                 note(OVERFLOW)
-        for output, buffer in self.unfinished:
-            output.finish(buffer, self.registers)
         if errors:
             note(errors)
 
@@ -197,7 +188,7 @@ def _call(launch: Launch, native: NativeKernel, steps: list[int]) -> tilecalls.C
     converted = tuple(
         (first + k, steps[first + k])
         for k, output in enumerate(launch.outputs)
-        if steps[first + k] and output.dtype != output.result_dtype
+        if output.dtype != output.result_dtype
     )
     first_number = 2 * len(kernel.operands)
     sizes = [np.dtype(operand.dtype).itemsize for operand in kernel.operands]
@@ -297,15 +288,15 @@ def _goes_by_rows(launch: Launch) -> bool:
     return all(
         output.axes is None
         and step in (0, math.prod(output.shape) // _rows(launch))
-        and (not step or _converts(output))
+        and _converts(output, step)
         for output, step in zip(launch.outputs, steps, strict=True)
     )
 
 
-def _converts(output: Allocation) -> bool:
-    """Return whether the loop over tiles can make the result: it makes float32 of float64 only."""
+def _converts(output: Allocation, step: int) -> bool:
+    """Return whether the loop over tiles can make the result: it makes rows float32 of float64."""
     kinds = np.dtype(output.dtype).str[1:], np.dtype(output.result_dtype).str[1:]
-    return kinds[0] == kinds[1] or kinds == ("f8", "f4")
+    return kinds[0] == kinds[1] or (step != 0 and kinds == ("f8", "f4"))
 
 
 @dataclass

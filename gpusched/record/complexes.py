@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from operator import add, neg, sub
+from operator import add, and_, eq, ne, neg, or_, sub
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ Pair = tuple[Any, Any]
 
 def _by_parts(function: Callable[..., Any]) -> Callable[..., Pair]:
     """Return what does with each of both parts what a function does with numbers."""
-    return lambda *pairs: (function(*(a[0] for a in pairs)), function(*(a[1] for a in pairs)))
+    return lambda *pairs: (*map(function, *pairs),)
 
 
 def _across(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
@@ -79,22 +79,6 @@ def _reciprocal(a: Pair) -> Pair:
     divisor = large + small * ratio
     own, other = np.where(first, 1.0, ratio), np.where(first, ratio, 1.0)
     return own / divisor, -other / divisor
-
-
-def _positive(a: Pair) -> Pair:
-    return a
-
-
-def _conjugate(a: Pair) -> Pair:
-    return a[0], -a[1]
-
-
-def _square(a: Pair) -> Pair:
-    return a[0] * a[0] - a[1] * a[1], a[0] * a[1] + a[1] * a[0]
-
-
-def _absolute(a: Pair) -> Any:
-    return np.hypot(a[0], a[1])
 
 
 def _exp(a: Pair) -> Pair:
@@ -243,10 +227,6 @@ def _cosh(a: Pair) -> Pair:
         np.where(~known & np.isinf(x), number(math.inf), real),
         np.where(~known & (x == 0), number(0), np.where((y == 0) & np.isnan(x), y, imaginary)),
     )
-
-
-def _cos(a: Pair) -> Pair:
-    return _cosh((-a[1], a[0]))
 
 
 def _tanh(a: Pair) -> Pair:
@@ -503,20 +483,9 @@ def _chosen(order: Callable[[Pair, Pair], Any], skip: bool) -> Callable[[Pair, P
     return choose
 
 
-def _equal(a: Pair, b: Pair) -> Any:
-    return (a[0] == b[0]) & (a[1] == b[1])
-
-
-def _not_equal(a: Pair, b: Pair) -> Any:
-    return (a[0] != b[0]) | (a[1] != b[1])
-
-
-def _either(function: Any) -> Callable[[Pair], Any]:
-    return lambda a: function(a[0]) | function(a[1])
-
-
-def _isfinite(a: Pair) -> Any:
-    return np.isfinite(a[0]) & np.isfinite(a[1])
+def _joined(join: Any, function: Any) -> Callable[..., Any]:
+    """Return what joins the truths that a function returns of both parts."""
+    return lambda *pairs: join(*map(function, *pairs))
 
 
 def _is_true(a: Pair) -> Any:
@@ -548,17 +517,17 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "divide": _divide,
     "reciprocal": _reciprocal,
     "negative": _by_parts(neg),
-    "positive": _positive,
-    "conjugate": _conjugate,
-    "square": _square,
-    "absolute": _absolute,
+    "positive": lambda a: a,
+    "conjugate": lambda a: (a[0], -a[1]),
+    "square": lambda a: _multiply(a, a),
+    "absolute": lambda a: np.hypot(*a),
     "exp": _exp,
     "sqrt": _sqrt,
     "log": _log,
     "log2": _scaled(_log, math.log2(math.e)),
     "log10": _scaled(_log, math.log10(math.e)),
     "sin": _across(_sinh),
-    "cos": _cos,
+    "cos": lambda a: _cosh((-a[1], a[0])),
     "sinh": _sinh,
     "cosh": _cosh,
     "tan": _across(_tanh),
@@ -579,15 +548,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "less_equal": _compared(np.less, np.less_equal),
     "greater": _compared(np.greater, np.greater),
     "greater_equal": _compared(np.greater, np.greater_equal),
-    "equal": _equal,
-    "not_equal": _not_equal,
+    "equal": _joined(and_, eq),
+    "not_equal": _joined(or_, ne),
     "maximum": _chosen(_AT_LEAST, skip=False),
     "minimum": _chosen(_AT_MOST, skip=False),
     "fmax": _chosen(_AT_LEAST, skip=True),
     "fmin": _chosen(_AT_MOST, skip=True),
-    "isnan": _either(np.isnan),
-    "isinf": _either(np.isinf),
-    "isfinite": _isfinite,
+    "isnan": _joined(or_, np.isnan),
+    "isinf": _joined(or_, np.isinf),
+    "isfinite": _joined(and_, np.isfinite),
     "logical_and": _of_truths(np.logical_and),
     "logical_or": _of_truths(np.logical_or),
     "logical_xor": _of_truths(np.logical_xor),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import dask
@@ -27,7 +28,6 @@ def values(dtype: str) -> np.ndarray:
 def test_quantiles_are_dask_array_s(dtype: str, q: Any, options: dict[str, Any]) -> None:
     package = pytest.importorskip("dask_array")
     x = package.from_array(values(dtype), chunks=(3, 5, 40))
-    # With numbagg installed, dask-array calls that.
     program = package.nanquantile(x * 2, q, **{"axis": -1, **options})
     with gpusched.disable():
         expected = program.compute(scheduler="sync")
@@ -37,5 +37,7 @@ def test_quantiles_are_dask_array_s(dtype: str, q: Any, options: dict[str, Any])
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "f4" else 1e-13)
-    if "method" not in options and (dtype != "i4" or "axis" in options):
+    # With numbagg installed, dask-array calls that.
+    selects = "method" not in options and (dtype != "i4" or "axis" in options)
+    if selects and find_spec("numbagg") is None:
         assert any("select" in each.name for each in explained.kernels)

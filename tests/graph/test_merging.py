@@ -82,6 +82,17 @@ def test_what_several_results_share_is_computed_once_and_never_written() -> None
         np.testing.assert_allclose(value, plain, rtol=1e-14)
 
 
+def test_what_is_made_of_results_of_two_chunks_joins_their_tasks() -> None:
+    x, y = numbers(), numbers(seed=1)
+    one, other = np.sqrt(x) * x, np.exp(y) - y
+    results = one - 2, other - 3, one * other
+    found = run(*results)
+    assert launches() == CHUNKS
+    assert gpusched.statistics().bytes_read == x.nbytes + y.nbytes
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
 def test_compute_joins_the_chunks_of_several_results() -> None:
     x = numbers()
     shared = np.sqrt(x) * x

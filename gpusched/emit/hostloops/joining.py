@@ -67,7 +67,7 @@ class Joining(Nest):
         self.write("stop = 0")
         self.open(f"while stop < n{level}:")
         self.in_stretch = self.depth
-        self.write(f"start, before = stop, {self.joined_before(self.innermost, 'stop')}")
+        self.write(f"start, before = stop, {self.joined_before('stop')}")
         self.write(f"stop = min(start + max(before, {JOINED_ROWS}), n{level})")
         with self.block("if before == 0:"):
             self.begin_means(level)
@@ -89,7 +89,7 @@ class Joining(Nest):
 
     def settle(self) -> None:
         """Write the end of a stretch: sums of deviations are given as moments again."""
-        self.write(f"before = {self.joined_before(self.innermost, 'stop')}")
+        self.write(f"before = {self.joined_before('stop')}")
         with self.block(f"for i in range(n{self.innermost}):"):
             for k in self.kernel.moments:
                 places = ", ".join(self.places("i")[k : k + 3])
@@ -108,7 +108,7 @@ class Joining(Nest):
     def count_before(self) -> None:
         """Write how many values have been joined to each place before, where that is needed."""
         if self.kernel.firsts or (self.kernel.moments and not self.in_stretch):
-            self.write(f"before = {self.joined_before(self.innermost)}")
+            self.write(f"before = {self.joined_before()}")
 
     def rows(self, level: int, start: str, stop: str, count: int) -> None:
         """Write the loop that joins some rows at once.

@@ -126,15 +126,15 @@ class Nest(Lines):
         plain = name in self.outputs or self.access(name) not in (Access.STRIDED, Access.LABELLED)
         return super().element(name, index) if plain else f"element({self.current[name]}, {index})"
 
-    def joined_before(self, level: int, last: str = "") -> str:
-        """Return in source how often the loops around one have reduced to the same place before.
+    def joined_before(self, last: str = "") -> str:
+        """Return in source how often the loops around the innermost have reduced to a place before.
 
         `last` is the index of the last of these loops, where it is not as the loop has it.
         """
         found = ""
-        for outer in range(level):
+        for outer in range(self.innermost):
             if self.kernel.loops[outer] == "reduce":
-                here = last if last and outer == level - 1 else f"i{outer}"
+                here = last if last and outer == self.innermost - 1 else f"i{outer}"
                 here = f"n_before + {here}" if self.kernel.resumes and not outer else here
                 found = f"({found}) * n{outer} + {here}" if found else here
         return found or "0"

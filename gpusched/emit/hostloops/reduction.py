@@ -147,7 +147,7 @@ class Reduction(Nest):
         """
         output, place = self.kernel.outputs[k], f"place{k}"
         found, at = (f"{self.current[name]}[0]" for name in self.outputs[k : k + 2])
-        rows = self.joined_before(self.innermost)
+        rows = self.joined_before()
         if rows != "0":
             place = f"({rows}) * n{self.innermost} + {place}"
         self.open(f"if {accumulators.sooner(output, f'total{k}', found)}:")
@@ -157,7 +157,7 @@ class Reduction(Nest):
     def write_moments(self, k: int) -> None:
         """Join moments of a row to those at their places."""
         places = [f"{self.current[name]}[0]" for name in self.outputs[k : k + 3]]
-        found, rows = f"mean{k}, rest{k}, squares{k}", self.joined_before(self.innermost)
+        found, rows = f"mean{k}, rest{k}, squares{k}", self.joined_before()
         if rows != "0":
             length = f"n{self.innermost}"
             joined = f"({rows}) * {length}"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from operator import getitem
 from typing import Any
 
-from gpusched.adapters.tasks import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple
+from gpusched.adapters.tasks import Alias, DataNode, GraphNode, List, Task, TaskRef
 from gpusched.graph.running.batch import Batch, part
 from gpusched.plan.plan import Register, Spread
 from gpusched.record.steps import ProgramStep
@@ -106,14 +106,8 @@ class _Gathering:
         """Return what stands for an argument; register 1 has the literals, 0 the result."""
         if type(value) is TaskRef:
             return self._reference(value.key)
-        if type(value) is Alias:
-            return self._reference(value.target)
         if type(value) is List:
             return self._items(value.args)
-        if type(value) is Tuple:
-            return tuple(map(self.argument, value.args))
-        if type(value) is Dict and not any(isinstance(k, GraphNode) for k in value.args[::2]):
-            return dict(zip(value.args[::2], map(self.argument, value.args[1::2]), strict=True))
         if isinstance(value, TaskRef) or (isinstance(value, GraphNode) and value.dependencies):
             raise _UnknownForm
         self.literals.append(value({}) if isinstance(value, GraphNode) else value)
