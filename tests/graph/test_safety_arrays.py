@@ -278,3 +278,24 @@ def test_programs_that_read_arrays_are_not_kept() -> None:
         found = x.map_blocks(closed(np.full(6, float(k))), dtype=float) + 1
         assert computed(found) == ((VALUES - k) * k + 1).tolist()
     assert statistics().recordings == 2
+
+
+CODES = np.random.default_rng(8).integers(0, 5, (6, 40)).astype("u1")
+
+
+def looked_up(table: np.ndarray) -> Any:
+    x = da.from_array(CODES, chunks=(3, 40))
+    return x.map_blocks(lambda codes: table[codes], dtype=float) ** 2 + 1
+
+
+def test_a_table_that_is_looked_up_is_part_of_the_kernel() -> None:
+    table = np.linspace(0, 1, 256)
+    np.testing.assert_array_equal(computed(looked_up(table)), table[CODES] ** 2 + 1)
+    assert statistics().launches == 2
+    assert not statistics().breaks
+
+
+def test_places_beyond_a_table() -> None:
+    with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
+        looked_up(np.arange(4.0)).compute(scheduler="sync")
+    assert statistics().launches == 0

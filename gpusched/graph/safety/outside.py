@@ -115,10 +115,9 @@ class Outside:
         return found
 
     def _of_object(self, owner: Any, name: str, read: Callable[[], Any]) -> Any:
-        found = self._note((id(owner), name), read, lambda value: (name, frozen(value)))
-        if found is MISSING:
+        if read() is MISSING:
             raise KeyError(name)
-        return found
+        return self._note((id(owner), name), read, lambda value: (name, frozen(value)))
 
     def cell(self, cell: types.CellType, name: str) -> Any:
         """Return a variable of an outer function; `ValueError` while it has no value."""
