@@ -14,6 +14,7 @@ import numpy as np
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.config import ChoiceError
+from gpusched.graph.functions.partials import bare
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct
 from gpusched.graph.running.inlined import Inlining
@@ -22,8 +23,10 @@ from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
 from gpusched.graph.safety.kinds import is_constant
 from gpusched.graph.safety.outside import is_warning
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Registers
+from gpusched.record.catalogue import has
 from gpusched.record.chunk import (
     LazyChunk,
     chunks_in,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from gpusched.graph.safety.examination import Examination
 
 __gpusched_calls_programs__ = True
+
+ALONE = GraphBreak.ALONE("nothing to fuse it with")
 
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
@@ -141,7 +146,9 @@ class Trace:
             return None
         if gains_alone(recorder, bounds.single):
             return None
-        return self.segment.without(GraphBreak.ALONE("nothing to fuse it with"))
+        moves = recorder.operations == 0 and all(_moves(s.function) for _, s in self.segment.steps)
+        alone = GraphBreak.NO_GAIN("only moves elements") if moves else ALONE
+        return self.segment.without(alone)
 
     def structures(self) -> tuple[Any, ...]:
         """Return the outputs as structures of registers, which nothing has been written to yet."""
@@ -267,6 +274,12 @@ def _line(error: BaseException) -> str:
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("gpusched", "numpy")
     ]
     return f" (line {lines[-1]})" if lines and "line " not in str(error) else ""
+
+
+def _moves(function: Any) -> bool:
+    """Return whether a function only moves elements, or shows or joins arrays of them."""
+    inner = bare(function)
+    return has(inner, "moves") or has(inner, "view") or is_join(inner)
 
 
 def _bound(segment: Segment, examination: Examination, recorder: Recorder,
