@@ -68,7 +68,10 @@ class GraphBreak(enum.Enum):
         "use the NumPy function of operations that kernels have (docs/reference/operations.md)"
     )
     OPTION = "leave the option out, or apply it in a call of its own"
-    INDEX = "index with slices or one row of integers, or use np.where with a mask"
+    INDEX = (
+        "index with slices, one row of integers, or one array of integers if the array has one "
+        "axis; or use np.where with a mask"
+    )
     ALONE = "nothing: one NumPy call on so few elements, or on a GPU, is as good as a kernel"
     REDUCTION = (
         "nothing: the chunk is read again. Where it is large, make chunks that fit the cache"

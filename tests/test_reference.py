@@ -50,6 +50,7 @@ def operations() -> str:
             "real",
             "imag",
             "complex",
+            "element",
             "interpolate",
             "last_number",
         ):

@@ -367,6 +367,10 @@ _OTHERS: dict[str, Callable[..., Any]] = {
 """Operations of which CuPy has no function with the same values."""
 
 
+def _element(module: ModuleType, table: Any, places: Any, length: Any) -> Any:
+    return table[places]
+
+
 def _search(side: str) -> Callable[..., Any]:
     return lambda module, x, table, steps: module.searchsorted(table, x, side)
 
@@ -390,7 +394,8 @@ def _select(module: ModuleType, table: Any, starts: Any, length: Any, *others: A
 
 
 _OF_TABLES: dict[str, Callable[..., Any]] = {
-    "search_left": _search("left"), "search_right": _search("right"), "interpolate": _interpolate,
+    "element": _element, "search_left": _search("left"), "search_right": _search("right"),
+    "interpolate": _interpolate,
     "select": _select, "select_next": _select, "select_sorted": _select_sorted,
 }  # fmt: skip
 """Operations that get arrays as a whole."""

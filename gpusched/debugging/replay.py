@@ -162,7 +162,7 @@ class Run:
         self._whole(segment, registers)
 
     def _whole(self, segment: Segment, registers: Registers) -> None:
-        inputs = tuple(registers[k] for k in segment.inputs)
+        inputs = segment.values(registers)
         reason = segment.obstacle(inputs, segment.key(inputs)) if segment.recorded else ""
         if segment.recorded and reason is None:
             reason = self._record(segment, inputs, registers)

@@ -273,6 +273,8 @@ def _comparisons() -> None:
     _add("where", _kinds("b", "{1} if {0} else {2}"))
     for side in ("left", "right"):
         _add(f"search_{side}", _kinds("iuf", f"search_{side}({{0}}, {{1}}, {{2}})"), heavy=True)
+    # Places are known to be in the table; what changes them meanwhile may not reach beyond it.
+    _add("element", _kinds("iufb", "{0}[max(min({1}, {2} - 1), 0)]"))
     place = "min(search_right({0}, {1}, {4}), {3})"
     _add("interpolate", {"f": f"interpolated({{0}}, {{2}}, {place})"}, heavy=True)
     lane = "shift({0}, {1})"

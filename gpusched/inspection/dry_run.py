@@ -193,7 +193,7 @@ class Rehearser:
         return ordinary(_small(registers[-1]))
 
     def _run(self, segment: Segment, registers: list[Any]) -> None:
-        inputs = tuple(registers[k] for k in segment.inputs)
+        inputs = segment.values(registers)
         if not segment.recorded:
             return self._call(segment, registers)
         if segment.cut is not None:
@@ -258,8 +258,9 @@ class Rehearser:
             steps = [(step, ()) for step in recorder.steps]
         most = peak(plan, steps, recorder.registers(), before)
         self._variant.peak = max(self._variant.peak, most)
-        places = [k for k, v in zip(segment.inputs, inputs, strict=True) for _ in flat((v,))]
-        labels = {r: self._labels.get(places[number], "") for number, r in trace.arrays}
+        places = [k for k, v in zip(segment.inputs, inputs, strict=False) for _ in flat((v,))]
+        labels = {r: self._labels.get(places[number], "") for number, r in trace.arrays
+                  if number < len(places)}  # fmt: skip
         self._note(recorder, labels, {id(step) for step, _ in steps})
 
     def _note(self, recorder: TracingRecorder, arguments: dict[int, str],

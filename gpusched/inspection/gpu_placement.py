@@ -138,7 +138,7 @@ def _stopped(segment: Segment, registers: list[Any],
     """Return why calls that are recorded cannot be kernels alone, or None if they can."""
     recorder.moved = True
     try:
-        Trace(segment, recorder, tuple([registers[k] for k in segment.inputs]), registers)
+        Trace(segment, recorder, segment.values(registers), registers)
     except UnrecordableError as stopped:
         return name_of(segment.steps[-1][1].function), stopped.reason
     except Exception:  # noqa: BLE001  whatever a function makes of zeros

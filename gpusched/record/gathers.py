@@ -78,10 +78,61 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
     if 0 in node.shape:  # NumPy does not look at the integers where it takes nothing.
         raise UnfusibleError(GraphBreak.EMPTY, "elements of an empty array")
     marks = operand(recorder, labels)
+    if isinstance(marks, Node) and marks.ndim > 1 and node.ndim == 1:
+        return looked_up(recorder, node, marks)
     if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
         raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
     places = recorder.derived(marks, located, node.shape[axis], axis)
     return LazyChunk(recorder, gather(recorder, node, places, axis), fresh=True)
+
+
+TABLE = 1 << 16
+"""Elements of the longest table that kernels look up: as many as integers of 16 bits can name."""
+
+TABLES = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")))
+"""Dtypes of tables."""
+
+
+@own("portable")
+def checked(places: np.ndarray, length: int) -> np.ndarray:
+    """Return places in a table of one axis as they are, if all of them are in it.
+
+    Raises
+    ------
+    IndexError
+        As NumPy raises it, for the first one that is not.
+    """
+    if places.size and (int(places.max()) >= length or int(places.min()) < -length):
+        beyond = (places >= length) | (places < -length)
+        told = f"index {int(places[beyond][0])} is out of bounds for axis 0 with size {length}"
+        raise IndexError(told)
+    return places
+
+
+@own("portable")
+def contiguous(table: np.ndarray) -> np.ndarray:
+    """Return the elements of a table next to each other."""
+    return table.copy()
+
+
+def looked_up(recorder: Recorder, table: Node, places: Node) -> LazyChunk:
+    """Record the elements of a table of one axis at places that have several axes.
+
+    Kernels read the places as they are, which no array of labels is made of.
+    """
+    (length,) = table.shape
+    if length > TABLE or table.dtype not in TABLES or places.dtype not in INTEGERS:
+        raise UnfusibleError(GraphBreak.INDEX, f"an index of {places.ndim} axes of such an array")
+    limits = np.iinfo(places.dtype)
+    if limits.min < 0 or limits.max >= length:
+        places = recorder.derived(places, checked, length)
+    found: Any = LazyChunk(recorder, recorder.cast(places, LABEL))
+    if limits.min < 0:
+        found = np.where(found < 0, found + length, found)
+    whole = recorder.table(recorder.derived(table, contiguous))
+    size = recorder.cast(length, LABEL)
+    return LazyChunk(recorder, recorder.apply("element", (whole, found._node, size), table.dtype),
+                     fresh=True)  # fmt: skip
 
 
 def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:

@@ -24,7 +24,7 @@ FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 3.7, -7.3, 100.25, 1
           np.inf, -np.inf, np.nan]  # fmt: skip
 CONVERSIONS = {name for name in OPERATIONS if name.startswith("astype")}
 CONVERSIONS |= {"where", "clip", "clip_by_arrays", "real", "imag", "complex", "search_left",
-                "search_right", "interpolate", "select", "select_next",
+                "search_right", "interpolate", "element", "select", "select_next",
                 "select_sorted", "last_number"}  # fmt: skip
 SIGNED_ZEROS_FREE = {"fmin", "fmax"} if IS_X86 else {"minimum", "maximum", "fmin", "fmax"}
 """NumPy's own result for (0.0, -0.0) depends on the machine, and of some on the place in the loop:

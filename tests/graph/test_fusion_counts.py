@@ -230,3 +230,14 @@ def test_a_call_no_kernel_can_do_is_made_between_two_kernels() -> None:
     counts = run(lambda: (x * 2 + 1).map_blocks(sorted_by_leave))
     assert counts.launches == 4
     assert counts.breaks["sort", "no kernel for this function"] == 2
+
+
+def test_a_join_before_what_is_called_as_it_is_is_said_to_move_elements() -> None:
+    x = persisted((40, 30), (20, 30))
+
+    def ranked(block: Any) -> Any:
+        return np.sort(block, axis=0)
+
+    counts = run(lambda: (x * 2 + 1).map_overlap(ranked, depth=(1, 0), boundary="none") + 1)
+    found = {str(reason): n for (_, reason), n in counts.breaks.items()}
+    assert found["only moves elements"] == 2

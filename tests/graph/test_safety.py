@@ -407,7 +407,6 @@ UNSAFE = {
     asks_type: "asks whether a value is Odd, a Decides",
     formats: "formats a string",
     random: "calls RandomState.random",
-    reads_table: "TABLE, a ndarray",
     prints: "calls print",
     remembers: "uses .append of seen, a list",
     changes_input: "changes an array in place",

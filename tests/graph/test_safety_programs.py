@@ -447,14 +447,61 @@ y = np.isin(y, z) + z
 """
 """What asks what a value is, and calls what no kernel does."""
 
+READING = r"""
+y = y * HELD.factor + HELD.unit
+y = HELD(y) - z
+y = HELD.scaled(y)
+y = y + HELD.counted()
+HELD.factor += 1; y = y * HELD.factor
+HELD.seen.append(1); y = y * len(HELD.seen)
+y = y * HELD.twice
+y = y + HELD.missing
+y = y + HELD.table
+v = HELD.table; v += 1
+v = HELD.table[0]; v[0] = x[0, 0]
+h = HELD; h.table[:] = x
+y = y + HELD
+y = y * (HELD == HELD) * (HELD is not None)
+y = y * isinstance(HELD, int)
+y = first_of(y, n=HELD)
+f = HELD.scaled; y = f(y) + f(z)
+f = partial(HELD.scaled); y = f(y)
+y = sum(map(HELD.scaled, [y, z]))
+g = lambda u: HELD.scaled(u); y = g(y)
+for h in (HELD, HELD.other): y = y * h.factor
+h = HELD if x.max() > 2 else HELD.other; y = y * h.factor
+y = y * getattr(HELD, 'factor')
+y = y * type(HELD).unit
+y = y + TABLE[0]
+v = TABLE.T; v -= 1
+v = TABLE[1:]; v += y[0]
+np.add(y, 1, TABLE)
+np.add(y, 1, out=TABLE)
+for r in TABLE: r += 1
+y = TABLE[0][(x > 2).astype(int)] + y
+y = np.take(TABLE[0], (x < 2).astype('i1') - 1) + y
+y = TABLE[0][(x * 2).astype(int)] + y
+y = np.interp(y, TABLE[0], TABLE[1])
+y = y * float(TABLE[0, 1])
+y = y * (2 if TABLE.max() > 4 else 3)
+SEEN[0] = TABLE; y = y + 1
+p = (TABLE, 1); y = y * p[0]
+p = [TABLE, y]; p[0] += 1
+y = y + np.asarray(TABLE) * TABLE.shape[0]
+y = np.where(y > 2, TABLE, y)
+y = y + TABLE if TABLE is not None else y
+y = TABLE
+y = TABLE.T.T
+"""
+"""What reads objects and arrays from outside."""
+
 MANY = ", ".join(f"'a{k}': {k}" for k in range(16))
 """Items of a dictionary that Python builds one by one."""
 
 STATEMENTS = [
     line.replace("\\n", "\n    ").replace("MANY", MANY)
-    for line in (OF_OTHERS + OF_ITS_OWN + DEPENDING + CALLING + HANDLING + MASKED + ASKING).split(
-        "\n"
-    )
+    for lines in (OF_OTHERS, OF_ITS_OWN, DEPENDING, CALLING, HANDLING, MASKED, ASKING, READING)
+    for line in lines.split("\n")
     if line
 ]
 """What functions do, one by one or several of them."""
@@ -526,6 +573,40 @@ def tried_badly(u):
 def again(u, g=None, k=0):
     return g(u, u) if k else again(u, np.sqrt, 1)
 
+class Held:
+    unit = 0.5
+
+    def __init__(self, factor):
+        self.factor, self.calls, self.seen = factor, 0, []
+        self.table, self.other = np.arange(3.0), None
+
+    def __call__(self, u):
+        return u * self.factor
+
+    def scaled(self, u):
+        return self(u) + self.unit
+
+    def counted(self):
+        self.calls += 1
+        return self.calls
+
+    @property
+    def twice(self):
+        self.calls += 1
+        return self.factor * 2
+
+    def __getattr__(self, name):
+        return self.counted()
+
+    def __radd__(self, u):
+        return u * self.counted()
+
+    def __array_ufunc__(self, *args, **kwargs):
+        return NotImplemented
+
+HELD = Held(2.0)
+HELD.other = Held(3.0)
+
 def counter():
     calls = [0]
     def counted():
@@ -562,7 +643,9 @@ def outcome(text: str, program: Callable[[da.Array, Any], da.Array]) -> list[Any
                 result = type(error)
         shared = isinstance(result, np.ndarray) and np.shares_memory(result, names["TABLE"])
         told = sorted({str(each.message) for each in warned if each.category is RuntimeWarning})
+        held = names["HELD"]
         found.append((result, chunk, names["FACTOR"], names["STATE"], names["TABLE"].copy(), told,
+                      held.factor, held.calls, len(held.seen), held.table.copy(),
                       [np.copy(each) for each in names["SEEN"]], shared))  # fmt: skip
     return found
 

@@ -89,6 +89,7 @@ def found_by_name(function: Any) -> bool:
     """Return whether a function is what its name stands for in a library, in every process."""
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None or is_numpys(function)
-    module = sys.modules.get(str(getattr(function, "__module__", None) or ""))
-    found = getattr(module, getattr(function, "__qualname__", ""), None)
-    return found is function and package(function) in KEPT
+    if package(function) not in KEPT:
+        return False  # Nothing else is asked of objects of the user's.
+    module = sys.modules.get(str(function.__module__))
+    return getattr(module, getattr(function, "__qualname__", ""), None) is function

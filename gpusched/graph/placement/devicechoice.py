@@ -131,7 +131,7 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
     registers
         Their task's, with arrays of NumPy's and `Placed` ones.
     """
-    inputs = tuple([registers[k] for k in segment.inputs])
+    inputs = segment.values(registers)
     values, name = flat(inputs), name_of(segment.steps[0][1].function)
     if segment.overrides.device == OFF:
         return name, OFF_HERE

@@ -166,7 +166,10 @@ class Program(ByToken):
 
     def _is_packed(self) -> bool:
         """Return whether all functions are as they were when they were pickled last."""
-        return not self._changes and self._examinations() == self._examined
+        found = self._examinations()
+        # What is in an array that a function reads may be another at any time.
+        reads = any([each.arrays for each in found])
+        return not (self._changes or reads) and found == self._examined
 
     def _examinations(self) -> list[Examination]:
         found = [segment.examined() for segment in self.segments if segment.recorded]
@@ -239,7 +242,8 @@ class Program(ByToken):
 
         Plain dask unpickles the functions of each task. What is recorded is shared.
         """
-        if not self.has_state:
+        refused = [s for s in self.segments if s.own and s.examined().refused]
+        if not (self.has_state or refused):
             return self
         assert self._payload is not None
         sent, inputs, overrides = unpack(self._payload)
@@ -249,7 +253,7 @@ class Program(ByToken):
         made._payload, made._token, made.remaining = self._payload, self._token, self.remaining
         made.received = True
         made.segments = [
-            old if old.recorded else new
+            old if old.recorded and old not in refused else new
             for old, new in zip(self.segments, made.segments, strict=True)
         ]
         return made

@@ -127,10 +127,6 @@ class Moved(list[Any]):
         self.left = False
         """Whether functions are called on the host, rather than kernels."""
 
-    def on_device(self) -> tuple[Any, ...]:
-        """Return the inputs with arrays of CuPy's."""
-        return tuple([self.copies.on_device(self[k]) for k in self._inputs])
-
     def leave(self, operation: str, reason: Reason) -> None:
         """Give functions NumPy's arrays from now on, and note why."""
         self._refuse((operation, reason))

@@ -206,8 +206,8 @@ class Segment:
             return self._run_unsafe(registers)
         if self.cut is not None and self._run_cut(self.cut, registers, short):
             return None
-        inputs = tuple([registers[k] for k in self.inputs])
         examination = self.examined()
+        inputs = (*[registers[k] for k in self.inputs], *examination.arrays)
         if examination.refused:
             return self.direct(Direct(*examination.refused), registers)
         moved = registers if isinstance(registers, Moved) else None
@@ -235,7 +235,7 @@ class Segment:
         if isinstance(found, Direct):
             return self.direct(found, registers)
         if moved is not None:
-            inputs = moved.on_device()
+            inputs = moved.copies.on_device(inputs)
         return Recording(self, inputs, registers, key, examination, short, others).run()
 
     def _run_unsafe(self, registers: Registers) -> None:
@@ -270,7 +270,7 @@ class Segment:
             if not (plan.ready or tiers.is_ready(plan)):
                 missing += (plan,)
                 continue
-            given = registers.on_device() if isinstance(registers, Moved) else inputs
+            given = registers.copies.on_device(inputs) if type(registers) is Moved else inputs
             take()
             failed: Exception | None = None
             try:
@@ -361,7 +361,7 @@ class Segment:
         left, graph = self.remaining.tasks, self.remaining.graph
         if isinstance(registers, Moved):
             if by_calls is not None:
-                given = flat(registers.on_device())
+                given = flat(registers.copies.on_device(inputs))
                 take()
                 with tiers.Unfused(kernels, left, graph, first_device(given), launches):
                     results, _ = by_calls.run(given)
@@ -433,6 +433,10 @@ class Segment:
         return Direct(name_of(self.steps[-1][1].function), reason)
 
     # What it depends on -----------------------------------------------------------------
+
+    def values(self, registers: Registers) -> tuple[Any, ...]:
+        """Return the inputs, and the arrays that functions of the user's read from outside."""
+        return (*[registers[k] for k in self.inputs], *self.examined().arrays)
 
     def results(self, registers: Registers) -> tuple[Any, ...]:
         """Return the outputs among the registers of the program."""

@@ -14,6 +14,7 @@ import numpy as np
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.config import ChoiceError
+from gpusched.graph.functions.partials import bare
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct
 from gpusched.graph.running.inlined import Inlining
@@ -22,9 +23,19 @@ from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
 from gpusched.graph.safety.kinds import is_constant
 from gpusched.graph.safety.outside import is_warning
 from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Registers
-from gpusched.record.chunk import LazyChunk, lazies, node_of, seen_by_others
+from gpusched.record.catalogue import has
+from gpusched.record.chunk import (
+    LazyChunk,
+    chunks_in,
+    is_scalar,
+    lazies,
+    node_of,
+    seen_by_others,
+    was_own,
+)
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
 
@@ -33,6 +44,8 @@ if TYPE_CHECKING:
     from gpusched.graph.safety.examination import Examination
 
 __gpusched_calls_programs__ = True
+
+ALONE = GraphBreak.ALONE("nothing to fuse it with")
 
 Call = tuple[int, Callable[..., Any], ProgramStep]
 """The register of a call's result, what is called with lazy chunks, and the step that it is."""
@@ -52,7 +65,7 @@ class Trace:
     recorder
         What records them.
     inputs
-        Of the segment.
+        Of the segment, with the arrays that its functions read from outside (`Segment.values`).
     registers
         Of the program, in which nothing is left.
     examination
@@ -76,13 +89,17 @@ class Trace:
         """What the program's registers hold then."""
         self._arrays: list[tuple[int, int]] = []
         numbers = itertools.count()
-        for register, value in zip(segment.inputs, inputs, strict=True):
-            self.local[register] = _lazy(value, recorder, numbers, self._arrays)
+        given = [_lazy(value, recorder, numbers, self._arrays) for value in inputs]
+        for register, value in zip(segment.inputs, given, strict=False):
+            self.local[register] = value
         for register, _ in segment.given:
             if isinstance(piece := self.local[register], LazyChunk):
                 recorder.pieces.add(node_of(piece))
         examination = examination or segment.examined()
-        calls = _bound(segment, examination, recorder)
+        read = dict(zip(map(id, examination.arrays), given[len(segment.inputs) :], strict=True))
+        if not all(type(value) is LazyChunk for value in read.values()):
+            recorder.stop(GraphBreak.DTYPE("an array from outside has a dtype of no kernel's now"))
+        calls = _bound(segment, examination, recorder, read)
         own = set(map(id, segment.own))
         self._own = {register for register, step in segment.steps if id(step) in own}
         self._handles = examination.handles
@@ -129,7 +146,9 @@ class Trace:
             return None
         if gains_alone(recorder, bounds.single):
             return None
-        return self.segment.without(GraphBreak.ALONE("nothing to fuse it with"))
+        moves = recorder.operations == 0 and all(_moves(s.function) for _, s in self.segment.steps)
+        alone = GraphBreak.NO_GAIN("only moves elements") if moves else ALONE
+        return self.segment.without(alone)
 
     def structures(self) -> tuple[Any, ...]:
         """Return the outputs as structures of registers, which nothing has been written to yet."""
@@ -228,6 +247,18 @@ def _may_handle(what: str) -> Reason:
     return GraphBreak.OWN_HANDLES(f"your function may handle {what}")
 
 
+def _of_its_own(recorder: Recorder, function: Callable[..., Any], /, *args: Any,
+                **kwargs: Any) -> Any:  # fmt: skip
+    """Return what a function gives that reads arrays from outside; stop if it may be one of them.
+
+    Nobody knows of these who asks whether a call may change what another one reads.
+    """
+    found = function(*args, **kwargs)
+    if not all(was_own(chunk) or is_scalar(chunk) for chunk in chunks_in(found)):
+        recorder.stop(GraphBreak.CONFLICT("may return an array from outside, or a view of one"))
+    return found
+
+
 def _is_result(value: Any) -> bool:
     """Return whether a plan may give what a function returns: arrays and numbers, or a tuple."""
     if type(value) is tuple:
@@ -245,7 +276,14 @@ def _line(error: BaseException) -> str:
     return f" (line {lines[-1]})" if lines and "line " not in str(error) else ""
 
 
-def _bound(segment: Segment, examination: Examination, recorder: Recorder) -> list[Call]:
+def _moves(function: Any) -> bool:
+    """Return whether a function only moves elements, or shows or joins arrays of them."""
+    inner = bare(function)
+    return has(inner, "moves") or has(inner, "view") or is_join(inner)
+
+
+def _bound(segment: Segment, examination: Examination, recorder: Recorder,
+           arrays: dict[int, LazyChunk]) -> list[Call]:  # fmt: skip
     """Return a segment's calls, of the user's functions those that read what was examined."""
     if examination.refused:
         return segment.calls
@@ -253,7 +291,10 @@ def _bound(segment: Segment, examination: Examination, recorder: Recorder) -> li
     found = list(segment.calls)
     for k, (register, function, step) in enumerate(found):
         if id(step) in outsides:
-            bound = outsides[id(step)].bound(recorder)
+            bound = outsides[id(step)].bound(recorder, arrays)
+            called = bound.value(function)
+            if outsides[id(step)].arrays:
+                called = partial(_of_its_own, recorder, called)
             given = replace(step, args=bound.value(step.args), kwargs=bound.values(step.kwargs))
-            found[k] = register, bound.value(function), given
+            found[k] = register, called, given
     return found

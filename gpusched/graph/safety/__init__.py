@@ -21,6 +21,7 @@ of calls:
 - `exceptions`: handlers, without which functions are recorded.
 - `listed`: what may be read and called.
 - `outside`: what was read from outside, and functions that are bound to it while they are recorded.
+- `objects`: attributes of objects that Python alone finds.
 - `standins`: what these read instead of functions that see what type an array is, or that would
   warn once and not for each chunk.
 """

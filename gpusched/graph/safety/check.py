@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
@@ -46,19 +47,22 @@ from gpusched.record.catalogue import CHANGING
 from gpusched.record.handlers import UFUNC_METHODS
 
 
-def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
+def examine(function: Any, args: Iterable[Any], names: dict[str, Any],
             outside: Outside) -> None:  # fmt: skip
     """Raise `Unsafe` if a function may not be given lazy chunks.
 
     Parameters
     ----------
     function
-        The function.
+        The function, a method, or an object that can be called.
     args, names
         Kinds of its arguments.
     outside
         Where what it reads from outside is noted.
     """
+    if not isinstance(function, types.FunctionType):
+        method = outside.method(function)
+        function, args = method.__func__, [Known(method.__self__, "self"), *args]
     if function.__code__.co_flags & GENERATORS:
         refuse(GraphBreak.OWN_OBJECTS, "is a generator or a coroutine")
     examination = Examination(outside)
@@ -138,6 +142,8 @@ class Examination:
                 self._use_value(item, name)
         elif is_python(value):
             self.function(value)
+        elif type(value) is np.ndarray and device_of(value) is not None:
+            self.outside.arrays[id(value)] = value
         elif is_constant(value):
             if is_format(value):
                 refuse(GraphBreak.OWN_CODE, "uses a string with %, which may format another")
@@ -322,7 +328,13 @@ class Code:
         return list(map(self.settled, found))
 
     def settled(self, kind: Any) -> Any:
-        """Return the kind of what goes anywhere; items of lists are not followed any more."""
+        """Return the kind of what goes anywhere; items of lists are not followed any more.
+
+        Arrays from outside are as those that the function is given: others may see them.
+        """
+        if isinstance(kind, Known) and type(kind.value) is np.ndarray:
+            self.use(kind)
+            return Kind.OTHER
         found = settled(kind)
         if found is not kind:
             self.use(kind)
@@ -380,7 +392,14 @@ class Code:
                 return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
             if name in ATTRIBUTES:
                 return ATTRIBUTES[name]
-        refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
+            refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
+        try:
+            if listed.is_listed(owner.value):
+                raise KeyError(name)
+            found = self.whole.outside.attribute(owner.value, name)
+        except KeyError:
+            refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
+        return Known(found, f"{owner.name}.{name}")
 
     # Calls ------------------------------------------------------------------------------------
 
@@ -391,6 +410,10 @@ class Code:
         if callee is Kind.COMPREHENSION:
             self.use(*args)
             return Kind.NEW
+        if isinstance(callee, Known) and (method := self._method(callee.value)) is not None:
+            owner = Known(method.__self__, callee.name.rpartition(".")[0] or callee.name)
+            function: Any = method.__func__
+            return self._call_python(function, [owner, *args], names)
         if isinstance(callee, Known) and is_python(callee.value):
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
@@ -420,6 +443,16 @@ class Code:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         self.whole.called(len(args))
         return Kind.OTHER
+
+    def _method(self, value: Any) -> types.MethodType | None:
+        """Return the method that a call of a value calls; None where it is of none of Python's."""
+        if isinstance(value, types.FunctionType) or listed.is_listed(value):
+            return None
+        try:
+            found = self.whole.outside.method(value)
+        except KeyError:
+            return None
+        return found if is_python(found.__func__) else None
 
     def _ask_attribute(self, function: Any, args: list[Any]) -> Any:
         """Return the kind of what `getattr` or `hasattr` give.

@@ -17,6 +17,7 @@ from gpusched.graph.functions.known import called_for_place, known
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, OBJECTS, is_in, package
 from gpusched.graph.functions.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
+from gpusched.graph.safety.objects import method_of
 from gpusched.graph.safety.outside import Outside, is_little
 from gpusched.newest import Newest
 from gpusched.plan.plan import Register
@@ -99,7 +100,10 @@ def of_any_call(function: Any) -> Verdict | None:
     """Return the verdict that a function has however it is called; None if that depends on it."""
     function = applied(function, (), {})[0]
     if not isinstance(function, types.FunctionType):
-        return Verdict(_said_of_object(function))
+        said = _said_of_object(function)
+        method = function if isinstance(function, types.MethodType) else method_of(function)
+        of_python = type(method) is types.MethodType and type(method.__func__) is types.FunctionType
+        return None if of_python and said.kind is not GraphBreak.LIBRARY else Verdict(said)
     is_theirs = package(function) in FUNCTIONS or is_in(function, INSTEAD)
     return Verdict(LIBRARY) if is_theirs else None
 
@@ -165,6 +169,8 @@ class Examination:
 
     outsides: tuple[Outside, ...]
     """What was read."""
+    arrays: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    """Arrays among it."""
     refused: tuple[str, Reason] | None = None
     """The name of the first function that may not, with the reason; None if all may."""
 
@@ -177,8 +183,9 @@ class Examination:
             outsides.append(verdict.outside)
             if verdict.reason is not None:
                 said = said_of(step.function, verdict.reason)
-                return cls(tuple(outsides), (name_of(step.function), said))
-        return cls(tuple(outsides))
+                return cls(tuple(outsides), refused=(name_of(step.function), said))
+        arrays = {key: array for each in outsides for key, array in each.arrays.items()}
+        return cls(tuple(outsides), tuple(arrays.values()))
 
     @property
     def handles(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABCMeta
-from types import EllipsisType, NoneType, UnionType
+from types import EllipsisType, MethodType, NoneType, UnionType
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class Known:
 
     def __hash__(self) -> int:
         # As `same` compares: a graph of many chunks may give each call another number.
+        if type(self.value) is MethodType:
+            return hash((id(self.value.__self__), id(self.value.__func__)))
         constant = is_constant(self.value)
         return hash((type(self.value), repr(self.value))) if constant else id(self.value)
 
@@ -134,9 +136,14 @@ def is_one(value: Any) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are one object, or constants without any difference."""
+    """Return whether two values are one object, or constants without any difference.
+
+    Methods are what they are made of: Python makes one each time it is read.
+    """
     if left is right:
         return True
+    if type(left) is MethodType and type(right) is MethodType:
+        return left.__self__ is right.__self__ and left.__func__ is right.__func__
     equal = type(left) is type(right) and is_constant(left) and is_constant(right)
     return equal and repr(left) == repr(right)
 

@@ -22,12 +22,12 @@ import numpy as np
 from gpusched.graph.functions.libraries import found_by_name
 from gpusched.graph.safety.exceptions import without_handlers
 from gpusched.graph.safety.kinds import is_constant, same
+from gpusched.graph.safety.objects import CALLED, MISSING, Snapshot, attribute_of, method_of
 from gpusched.graph.safety.standins import WARNS, stand_in
 from gpusched.record.catalogue import recorded_form
+from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import Freezable
-
-_MISSING = object()
 
 _READ_BY_PYTHON = frozenset(("__name__", "__package__", "__spec__", "__path__", "__loader__"))
 """Names that Python itself reads of a module for imports."""
@@ -61,6 +61,9 @@ class Outside:
         self._read: dict[Any, tuple[Callable[[], Any], Any, Callable[[Any, Any], bool]]] = {}
         """By what has been read: how it is read, what that gave, and what compares it."""
         self._parts: list[Any] = []
+        self.arrays: dict[int, np.ndarray] = {}
+        """By identity, arrays that were read. What is in them is none of what was read: functions
+        get them as they get chunks."""
         self.handles = False
         """Whether one of the functions handles exceptions: it is recorded without its handlers."""
 
@@ -73,9 +76,9 @@ class Outside:
             If there is none of that name.
         """
         found = self._entry(function.__globals__, name)
-        if found is _MISSING:
+        if found is MISSING:
             found = self._entry(getattr(function, "__builtins__", vars(builtins)), name)
-        if found is _MISSING:
+        if found is MISSING:
             raise KeyError(name)
         return found
 
@@ -85,25 +88,41 @@ class Outside:
         Instructions that need such a function look nowhere else.
         """
         found = self._entry(getattr(function, "__builtins__", vars(builtins)), name)
-        return None if found is _MISSING else found
+        return None if found is MISSING else found
 
     def entry(self, names: dict[str, Any], name: str) -> Any:
         """Return what a dictionary, such as a module's, has by a name; `KeyError` if nothing."""
         found = self._entry(names, name)
-        if found is _MISSING:
+        if found is MISSING:
             raise KeyError(name)
         return found
 
     def _entry(self, names: dict[str, Any], name: str) -> Any:
         # What other mappings have for a name is their own affair.
         own = names if type(names) is dict else dict[str, Any]()
-        read = partial(own.get, name, _MISSING)
+        read = partial(own.get, name, MISSING)
         return self._note((id(names), name), read, lambda value: (name, frozen(value)))
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        """Return an attribute of an object; `KeyError` if others than Python decide what it is."""
+        return self._of_object(owner, name, partial(attribute_of, owner, name))
+
+    def method(self, owner: Any) -> types.MethodType:
+        """Return the method that a call of an object is one of; `KeyError` if it is of none."""
+        if type(owner) is types.MethodType:
+            return owner
+        found: types.MethodType = self._of_object(owner, CALLED, partial(method_of, owner))
+        return found
+
+    def _of_object(self, owner: Any, name: str, read: Callable[[], Any]) -> Any:
+        if read() is MISSING:
+            raise KeyError(name)
+        return self._note((id(owner), name), read, lambda value: (name, frozen(value)))
 
     def cell(self, cell: types.CellType, name: str) -> Any:
         """Return a variable of an outer function; `ValueError` while it has no value."""
         found = self._note(id(cell), partial(_contents, cell), lambda value: (name, frozen(value)))
-        if found is _MISSING:
+        if found is MISSING:
             raise ValueError(name)
         return found
 
@@ -139,9 +158,18 @@ class Outside:
                 return False
         return True
 
-    def bound(self, recorder: Recorder) -> Bound:
-        """Return what makes functions of those that read what was read, for one recording."""
-        return Bound({key: found for key, (_, found, _) in self._read.items()}, recorder)
+    def bound(self, recorder: Recorder, arrays: Mapping[int, LazyChunk] | None = None) -> Bound:
+        """Return what makes functions of those that read what was read, for one recording.
+
+        Parameters
+        ----------
+        recorder
+            Of the recording.
+        arrays
+            What stands for the arrays that were read, by their identity.
+        """
+        read = {key: found for key, (_, found, _) in self._read.items()}
+        return Bound(read, recorder, arrays or {})
 
     @property
     def is_little(self) -> bool:
@@ -163,9 +191,12 @@ class Bound:
     Parameters
     ----------
     read
-        What was read: by the ids of a dictionary and the name in it, and of cells and functions.
+        What was read: by the ids of a dictionary or an object and the name in it, and of cells and
+        functions.
     recorder
         Of the recording.
+    arrays
+        As in `Outside.bound`.
 
     Notes
     -----
@@ -174,14 +205,15 @@ class Bound:
     collected.
     """
 
-    def __init__(self, read: Mapping[Any, Any], recorder: Recorder) -> None:
+    def __init__(self, read: Mapping[Any, Any], recorder: Recorder,
+                 arrays: Mapping[int, LazyChunk]) -> None:  # fmt: skip
         self._read = read
         self._recorder = recorder
         self._named: defaultdict[int, dict[str, Any]] = defaultdict(dict)
         for key, value in read.items():
             if type(key) is tuple:
                 self._named[key[0]][key[1]] = value
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, Any] = dict(arrays)
         """By the id of what it stands for: what is one object stays one."""
 
     def value(self, value: Any) -> Any:
@@ -196,6 +228,10 @@ class Bound:
             return self._function(value)
         if kind is types.ModuleType and id(vars(value)) in self._named:
             return self._module(vars(value))
+        if kind is not dict and id(value) in self._named:
+            return self._object(value)
+        if kind is types.MethodType and type(value.__func__) is types.FunctionType:
+            return types.MethodType(self.value(value.__func__), self.value(value.__self__))
         found = value
         if kind is not np.ufunc and (form := recorded_form(value)) is not None:
             found = form
@@ -227,8 +263,8 @@ class Bound:
         made.__defaults__ = self.value(defaults)
         made.__kwdefaults__ = self.values(dict(zip(keywords[::2], keywords[1::2], strict=True)))
         for new, cell in zip(bound, cells, strict=True):
-            found = self._read.get(id(cell), _MISSING)
-            if found is not _MISSING:
+            found = self._read.get(id(cell), MISSING)
+            if found is not MISSING:
                 new.cell_contents = self.value(found)
         return made
 
@@ -242,10 +278,17 @@ class Bound:
             mine.update({name: names[name] for name in _READ_BY_PYTHON if name in names})
             mine["__warningregistry__"] = WARNS
             for name, value in self._named.get(id(names), {}).items():
-                if value is _MISSING:
+                if value is MISSING:
                     mine.pop(name, None)
                 else:
                     mine[name] = self.value(value)
+        return found
+
+    def _object(self, owner: Any) -> Snapshot:
+        """Return an object with what was read of one, which has no other attributes."""
+        found = self._made[id(owner)] = Snapshot()
+        for name, value in self._named[id(owner)].items():
+            vars(found)[name] = self.value(value)
         return found
 
     def _builtins(self, function: types.FunctionType) -> dict[str, Any]:
@@ -262,7 +305,7 @@ def _contents(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # it has no value
-        return _MISSING
+        return MISSING
 
 
 def _meaning(function: types.FunctionType) -> tuple[Any, ...]:
@@ -310,7 +353,7 @@ def is_little(value: Any, within: tuple[Any, ...] = ()) -> bool:
         return any(value is each for each in within) or is_little(held, inner)
     if isinstance(value, types.ModuleType | types.CodeType):
         return True
-    return value is _MISSING or is_constant(value) or found_by_name(value)
+    return value is MISSING or is_constant(value) or found_by_name(value)
 
 
 def _annotations(function: types.FunctionType) -> list[Any]:
@@ -322,7 +365,7 @@ def _annotations(function: types.FunctionType) -> list[Any]:
 
 def frozen(value: Any) -> Any:
     """Return what identifies a value, to be hashed."""
-    if value is _MISSING:
+    if value is MISSING:
         return "missing"
     if is_constant(value):
         return type(value), repr(value)
@@ -330,6 +373,8 @@ def frozen(value: Any) -> Any:
         return tuple, *map(frozen, value)
     if isinstance(value, types.FunctionType | np.ufunc | types.ModuleType | type):
         return value
+    if type(value) is types.MethodType:
+        return value.__func__, id(value.__self__)
     if isinstance(value, types.BuiltinFunctionType):
         return value.__module__, value.__qualname__, id(value)
     return type(value), id(value)
