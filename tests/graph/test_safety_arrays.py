@@ -271,6 +271,45 @@ def test_a_program_is_sent_with_what_is_in_it_then() -> None:
         held *= -3
 
 
+def adds(held: Any) -> Callable[[Any], Any]:
+    def changed(x: Any) -> Any:
+        held.array += 1
+        held.offset += 1
+        return x
+
+    return changed
+
+
+def sent(*steps: ProgramStep) -> list[Program]:
+    """Return what three tasks call in another process."""
+    packed = pickle.dumps(Program(steps, 1))
+    return [pickle.loads(packed) for _ in range(3)]
+
+
+def test_what_one_function_of_a_task_changes_another_one_reads() -> None:
+    """Plain dask unpickles the functions of one task together, and those of each task anew."""
+    held = types.SimpleNamespace(array=np.arange(6.0), offset=1.0)
+
+    def reads(x: Any) -> Any:
+        return x * held.array + held.offset
+
+    first = ProgramStep(reads, (Register(0),), {}, recorded=True)
+    change = ProgramStep(adds(held), (Register(1),))
+    last = ProgramStep(reads, (Register(2),), {}, recorded=True)
+    expected = (VALUES * np.arange(6.0) + 1) * np.arange(1.0, 7) + 2
+    for program in sent(first, change, last):
+        np.testing.assert_array_equal(program(VALUES), expected)
+
+
+def test_whoever_changes_a_result_changes_no_array_from_outside() -> None:
+    held = np.arange(6.0)
+    step = ProgramStep(lambda x: held, (Register(0),), {}, recorded=True)
+    for program in sent(step):
+        found = program(VALUES)
+        assert found.tolist() == list(range(6))
+        found += 1
+
+
 def test_programs_that_read_arrays_are_not_kept() -> None:
     reset_statistics()
     x = da.from_array(VALUES, chunks=(2, 6))

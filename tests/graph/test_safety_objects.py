@@ -282,6 +282,11 @@ class Superior(Scale):
         return super().__call__(x) + 1
 
 
+class AsksMethods(Scale):
+    def __call__(self, x: Any) -> Any:
+        return x * 2 if self.__call__ is self.__call__ else x * 3
+
+
 def empty() -> Any:
     held = Slots()
     del held.factor
@@ -302,6 +307,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "asks what it is": Asks,
     "a list": Lists,
     "super": Superior,
+    "asks whether a method is one": AsksMethods,
     "an empty slot": lambda: reads(empty()),
     "what is missing": lambda: reads(Lists),
     "a mock": lambda: MagicMock(side_effect=np.negative),

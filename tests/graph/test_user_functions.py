@@ -1123,6 +1123,19 @@ def test_each_task_that_is_sent_has_functions_as_they_were_sent() -> None:
     assert statistics().recordings == 1
 
 
+def test_so_have_methods_of_objects_of_libraries() -> None:
+    generator = np.random.default_rng(1)
+    steps = (
+        ProgramStep(np.add, (Register(0), 1), {}, recorded=True),
+        ProgramStep(generator.permutation, (Register(1),)),
+    )
+    sent = pickle.dumps(Program(steps, 1))
+    found = [pickle.loads(sent)(values()) for _ in range(3)]
+    expected = generator.permutation(values() + 1)
+    for each in found:
+        np.testing.assert_array_equal(each, expected)
+
+
 def changes_where_reshape_copies_nothing(x: Any) -> Any:
     flat = x.reshape(-1)
     flat += 1

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
+from types import ModuleType
 from typing import Any
 
 import dask
@@ -68,6 +69,8 @@ class Program(ByToken):
         self.segments = self._segments(steps)
         self.received = False
         """Whether another process has sent it."""
+        self._shared = False
+        """Whether tasks that plain dask unpickles functions for, each its own, have it together."""
         self.names: dict[tuple[str, str], Any] = {}
         """What names stood for when it was received: other processes may replace functions."""
         self.lasts = False
@@ -121,7 +124,17 @@ class Program(ByToken):
             raise
         if placing is not None:
             placing.finish()
+        if self._shared and self._shows(registers[-1]):
+            # Whoever changes it may not change what the next task reads.
+            return self._for_one()(*inputs)
         return registers[-1]
+
+    def _shows(self, result: Any) -> bool:
+        """Return whether a result may share memory with an array that is read from outside."""
+        arrays = [array for segment in self.segments for array in segment.examined().arrays]
+        several = result if type(result) in (tuple, list) else (result,)
+        found = [each for each in several if isinstance(each, np.ndarray)] if arrays else []
+        return any(np.may_share_memory(each, array) for each in found for array in arrays)
 
     @cached_property
     def _apart(self) -> list[Segment]:
@@ -243,8 +256,13 @@ class Program(ByToken):
         Plain dask unpickles the functions of each task. What is recorded is shared.
         """
         refused = [s for s in self.segments if s.own and s.examined().refused]
-        if not (self.has_state or refused):
-            return self
+        return self._for_one() if self.has_state or refused else self
+
+    def _for_one(self) -> Program:
+        """Return a program that has what its functions read for itself.
+
+        What one of its functions changes another one may read. Of code there is nothing to change.
+        """
         assert self._payload is not None
         sent, inputs, overrides = unpack(self._payload)
         pairs = zip(sent, self.steps, strict=True)
@@ -253,7 +271,7 @@ class Program(ByToken):
         made._payload, made._token, made.remaining = self._payload, self._token, self.remaining
         made.received = True
         made.segments = [
-            old if old.recorded and old not in refused else new
+            old if old.recorded and old.examined().is_code else new
             for old, new in zip(self.segments, made.segments, strict=True)
         ]
         return made
@@ -266,8 +284,11 @@ class Program(ByToken):
 
 
 def _is_own(function: Any) -> bool:
-    """Return whether a function, or an object's class, is of no library."""
-    return package(function) not in KEPT
+    """Return whether a function, or an object's class, is of no library, or one has an object."""
+    if package(function) not in KEPT:
+        return True
+    without = ModuleType | type | np.ufunc | None
+    return not isinstance(getattr(function, "__self__", None), without)
 
 
 _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
@@ -301,6 +322,7 @@ def _made(token: str, payload: bytes) -> Program:
     for program in made._batched:
         names.update(program.names)
     made._payload, made._token, made.received, made.names = payload, token, True, names
+    made._shared = True
     with _lock:
         program = _restored.setdefault(token, made)
         if not stand(program.names):

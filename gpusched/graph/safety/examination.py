@@ -192,6 +192,11 @@ class Examination:
         """Whether one of the functions handles exceptions."""
         return any([outside.handles for outside in self.outsides])
 
+    @property
+    def is_code(self) -> bool:
+        """Whether none may be given anything but code: each copy of the functions does the same."""
+        return self.refused is None and all([outside.is_code for outside in self.outsides])
+
     def holds(self) -> bool:
         """Return whether everything that was read is as it was."""
         return all([outside.holds() for outside in self.outsides])

@@ -6,6 +6,7 @@ import dis
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
@@ -297,6 +298,9 @@ def _is(code: Code, i: dis.Instruction) -> Ways:
         return code.push(Kind.NEW)
     if not any(isinstance(kind, Known) and is_one(kind.value) for kind in (left, right)):
         # Another constant without any difference may be another object.
+        refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
+    if all(isinstance(kind, Known) and type(kind.value) is MethodType for kind in (left, right)):
+        # Python makes one each time it is read.
         refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known):
         return code.push(Known((left.value is right.value) != bool(i.arg)))

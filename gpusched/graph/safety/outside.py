@@ -177,6 +177,11 @@ class Outside:
         return all(is_little(value) for _, value, _ in self._read.values())
 
     @property
+    def is_code(self) -> bool:
+        """Whether nothing was read but functions, types and modules."""
+        return all(map(_is_code, [value for _, value, _ in self._read.values()]))
+
+    @property
     def identity(self) -> tuple[Any, ...]:
         """The values that a function reads, to be compared and hashed."""
         return tuple(self._parts)
@@ -299,6 +304,15 @@ class Bound:
             original["__import__"](*args, **kwargs)
         )
         return names
+
+
+def _is_code(value: Any) -> bool:
+    """Return whether a value is a function, a type or a module, or what `_meaning` returns."""
+    if type(value) is tuple:
+        return bool(value) and type(value[0]) is types.CodeType and all(map(is_constant, value[1:]))
+    kinds = types.FunctionType | types.ModuleType | types.BuiltinFunctionType | type
+    python = value is MISSING or value is vars(builtins)
+    return python or isinstance(value, kinds) or found_by_name(value)
 
 
 def _contents(cell: types.CellType) -> Any:
