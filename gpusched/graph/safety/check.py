@@ -413,7 +413,7 @@ class Code:
         if isinstance(callee, Known) and (method := self._method(callee.value)) is not None:
             owner = Known(method.__self__, callee.name.rpartition(".")[0] or callee.name)
             function: Any = method.__func__
-            return self._call_python(function, [owner, *args], names)
+            return self._call_python(function, [owner, *args], names, listed.said(callee))
         if isinstance(callee, Known) and is_python(callee.value):
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
@@ -475,19 +475,19 @@ class Code:
         self.whole.called(sys.maxsize)
         return Kind.OTHER
 
-    def _call_python(
-        self, function: types.FunctionType, args: list[Any], names: dict[str, Any]
-    ) -> Any:
+    def _call_python(self, function: types.FunctionType, args: list[Any], names: dict[str, Any],
+                     name: str = "") -> Any:  # fmt: skip
+        name = name or function.__name__
         if function.__code__.co_flags & GENERATORS:
-            refuse(GraphBreak.OWN_OBJECTS, f"calls {function.__name__}, a generator or a coroutine")
+            refuse(GraphBreak.OWN_OBJECTS, f"calls {name}, a generator or a coroutine")
         try:
             self.whole.function(function, args, names)
         except Unsafe as error:
             if (owner := package(function)) in NAMED and package(self.function) != owner:
-                told = f"calls {function.__name__} of {owner}, which is not recorded"
+                told = f"calls {name} of {owner}, which is not recorded"
                 raise Unsafe(GraphBreak.OWN_CALLS(told)) from None
             library = package(function) in FUNCTIONS
-            told = error.reason if library else f"calls {function.__name__}, which {error.reason}"
+            told = error.reason if library else f"calls {name}, which {error.reason}"
             raise Unsafe(error.reason.told(told), error.placed) from None
         return Kind.OTHER
 
