@@ -14,7 +14,7 @@ import numpy as np
 HALF = np.dtype(np.float16)
 
 DECLARABLE = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
-"""Dtypes that users' own scalar functions can take and return."""
+"""Dtypes that users' own scalar functions can take and return, and of tables that are looked up."""
 
 _PARTS: dict[np.dtype, np.dtype] = {
     np.dtype(np.complex64): np.dtype(np.float32),

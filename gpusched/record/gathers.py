@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import DECLARABLE
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record.assignments import choose
 from gpusched.record.catalogue import own
@@ -43,11 +44,7 @@ def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
     >>> located(np.array([0, 2, -1], "i1"), 12, 0)
     array([ 0,  2, 11])
     """
-    found = labels.astype(LABEL)
-    beyond = (found >= length) | (found < -length)
-    if beyond.any():
-        told = f"index {int(found[beyond][0])} is out of bounds for axis {axis} with size {length}"
-        raise IndexError(told)
+    found = checked(labels.astype(LABEL), length, axis)
     return np.where(found < 0, found + length, found)
 
 
@@ -89,13 +86,10 @@ def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
 TABLE = 1 << 16
 """Elements of the longest table that kernels look up: as many as integers of 16 bits can name."""
 
-TABLES = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")))
-"""Dtypes of tables."""
-
 
 @own("portable")
-def checked(places: np.ndarray, length: int) -> np.ndarray:
-    """Return places in a table of one axis as they are, if all of them are in it.
+def checked(places: np.ndarray, length: int, axis: int = 0) -> np.ndarray:
+    """Return places along an axis as they are, if all of them are on it.
 
     Raises
     ------
@@ -104,7 +98,7 @@ def checked(places: np.ndarray, length: int) -> np.ndarray:
     """
     if places.size and (int(places.max()) >= length or int(places.min()) < -length):
         beyond = (places >= length) | (places < -length)
-        told = f"index {int(places[beyond][0])} is out of bounds for axis 0 with size {length}"
+        told = f"index {int(places[beyond][0])} is out of bounds for axis {axis} with size {length}"
         raise IndexError(told)
     return places
 
@@ -121,7 +115,7 @@ def looked_up(recorder: Recorder, table: Node, places: Node) -> LazyChunk:
     Kernels read the places as they are, which no array of labels is made of.
     """
     (length,) = table.shape
-    if length > TABLE or table.dtype not in TABLES or places.dtype not in INTEGERS:
+    if length > TABLE or table.dtype not in DECLARABLE or places.dtype not in INTEGERS:
         raise UnfusibleError(GraphBreak.INDEX, f"an index of {places.ndim} axes of such an array")
     limits = np.iinfo(places.dtype)
     if limits.min < 0 or limits.max >= length:

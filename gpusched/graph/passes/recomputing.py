@@ -86,7 +86,6 @@ class _Recomputing:
         """Keys of what is written in any case: these, and what is not computed again."""
         self._users: defaultdict[Any, list[Any]] = defaultdict(list)
         self._stages: dict[Any, int] = {}
-        self._ends: dict[Any, bool] = {}
         self._again: dict[Any, list[Any]] = {}
         """By the keys of what is computed again: tasks that do so, itself last."""
 
@@ -119,11 +118,8 @@ class _Recomputing:
         return max([self._stages[k] + self._ends_stage(k) for k in before], default=0)
 
     def _ends_stage(self, key: Any) -> bool:
-        if key not in self._ends:
-            node = self._tasks[key]
-            recorded = type(node) is not Task or self._table.is_recorded(node)
-            self._ends[key] = reduces(node) or not recorded
-        return self._ends[key]
+        node = self._tasks[key]
+        return reduces(node) or (type(node) is Task and not self._table.is_recorded(node))
 
     def _is_later(self, user: Any, key: Any) -> bool:
         """Return whether who needs a result is no part of the stage that computes it."""

@@ -179,10 +179,11 @@ class Program(ByToken):
 
     def _is_packed(self) -> bool:
         """Return whether all functions are as they were when they were pickled last."""
+        if self._changes:
+            return False
         found = self._examinations()
         # What is in an array that a function reads may be another at any time.
-        reads = any([each.arrays for each in found])
-        return not (self._changes or reads) and found == self._examined
+        return found == self._examined and not any([each.arrays for each in found])
 
     def _examinations(self) -> list[Examination]:
         found = [segment.examined() for segment in self.segments if segment.recorded]

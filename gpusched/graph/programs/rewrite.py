@@ -195,15 +195,14 @@ class _Translation:
                      for k in range(-len(self.steps), count)}  # fmt: skip
             steps = tuple(step.renamed(names) for step in self.steps)
             found = _programs[key] = Program(steps, count, self.functions.overrides)
-            found.lasts = all(map(self.lasts, steps, self._little))
+            # Else what it holds is not to be kept alive.
+            found.lasts = all(
+                (little or lasts(step.function)) and lasts((step.args, step.kwargs))
+                for step, little in zip(steps, self._little, strict=True)
+            )
         if found.lasts:
             keep(found)
         return found
-
-    @staticmethod
-    def lasts(step: ProgramStep, little: bool) -> bool:
-        """Return whether a step holds nothing that is not to be kept alive."""
-        return (little or lasts(step.function)) and lasts((step.args, step.kwargs))
 
     def rewritten_before(self) -> list[Any] | None:
         """Return a program and its inputs if there is nothing else; None if there is."""

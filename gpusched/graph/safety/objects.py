@@ -103,4 +103,4 @@ def _of_class(kind: type, name: str) -> Any:
 
 def _has(value: Any, name: str) -> bool:
     """Return whether the class of a value has a method that Python calls for attributes."""
-    return any([name in vars(each) for each in type(value).__mro__])
+    return _of_class(type(value), name) is not MISSING
