@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import inspect
 import math
 import operator
 import types
@@ -227,8 +228,10 @@ def is_changed_by(callee: Any) -> bool:
 
 
 def called_name(value: Any) -> str:
-    """Return the name of what is called."""
-    return getattr(value, "__qualname__", "") or type(value).__name__
+    """Return the name of what is called; a user's `__getattr__` is asked for none."""
+    value = value.__func__ if isinstance(value, types.MethodType) else value
+    named = inspect.getattr_static(value, "__qualname__", None) is not None
+    return value.__qualname__ if named else type(value).__name__
 
 
 def described(kind: Any) -> str:
