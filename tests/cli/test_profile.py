@@ -30,8 +30,9 @@ def test_trace_of_a_script(gpusched_run: Runner, flags: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("gpusched: the profile is in out.json\n")
     assert len(done.stdout.splitlines()) == 1
-    launches = [e for e in trace(gpusched_run.folder / "out.json") if e.get("cat") == "kernel"]
-    assert len(launches) == 4
+    events = trace(gpusched_run.folder / "out.json")
+    launches = [e for e in events if e.get("cat") == "kernel"]
+    assert len(launches) == 4, (done.stderr, [(e.get("cat"), e["name"]) for e in events])
     assert re.search(r"script\.py:4  print\(float", " ".join(launches[0]["args"]["lines"]))
 
 
