@@ -32,6 +32,7 @@ from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.rewrite import rewrite
 from gpusched.graph.subgraph import made_of
 from gpusched.plan.overrides import DRAWN, Overrides
+from gpusched.roles import cluster_threads
 from gpusched.store.statistics import updating
 
 FEW = 24
@@ -77,7 +78,8 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
     check(table.tasks, table.sizes)
     rewritten = rewrite(table.tasks, table.functions, table.wanted, table.forms)
-    _declare(rewritten, table)
+    if cluster_threads():
+        _declare(rewritten, table)
     note(table.tasks, rewritten, table.sizes)
     found = batched(rewritten, table, limits())
     with updating() as counters:
@@ -92,7 +94,10 @@ def _drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
-    """Let each program know how much memory its tasks take at most, for the workers to plan by."""
+    """Let each program know how much memory its tasks take at most: a cluster's workers plan by it.
+
+    Tasks whose programs do not know are measured there as they run.
+    """
     seen = set()
     for key, node in rewritten.items():
         program = getattr(node, "func", None)

@@ -51,6 +51,11 @@ def fused_into(node: Any) -> Collection[Any]:
     return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
 
 
+def names_inside(node: Any) -> Collection[Any]:
+    """Return the keys of the tasks that are fused into a task; none if it is a single one."""
+    return node.args[0] if type(node) is Task and node.func is execute_subgraph else ()
+
+
 def made_of(node: Any) -> Sequence[Any]:
     """Return the nodes that a task is made of that others are not fused into; itself if it is one.
 

@@ -132,7 +132,10 @@ def test_a_token_that_is_known_is_read_as_its_program() -> None:
     assert program_tokens.refer(found.payload()[0]) is restored
 
 
-def test_how_much_is_left_goes_with_a_program_and_is_no_part_of_it() -> None:
+def test_how_much_is_left_goes_with_a_program_and_is_no_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gpusched.graph.optimisation.cluster_threads", lambda: 2)
     array = SOURCES["an array"]()
     (found,) = set(programs(ufuncs(array)))
     token, _ = found.payload()

@@ -141,7 +141,10 @@ def test_calls_in_arguments_are_calls_too() -> None:
 @pytest.mark.parametrize(
     ("function", "whole"), [(lambda b: b * 2, True), (np.negative, True), (np.sort, False)]
 )
-def test_programs_with_functions_of_others_may_take_more(function: Any, whole: bool) -> None:
+def test_programs_with_functions_of_others_may_take_more(
+    function: Any, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusched.graph.optimisation.cluster_threads", lambda: 2)
     x = da.from_array(np.ones(1000), chunks=500)
     with gpusched.enable():
         (y,) = dask.optimize((x + 1).map_blocks(function, dtype="f8"))

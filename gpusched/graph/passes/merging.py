@@ -22,7 +22,14 @@ from gpusched.graph.functions.reductionsteps import is_first_step, reduces
 from gpusched.graph.passes.chains import cuts
 from gpusched.graph.passes.recomputing import is_light
 from gpusched.graph.passes.table import SMALL, KnownBytes, Table, block_of, key_of
-from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, operands
+from gpusched.graph.subgraph import (
+    depth_first,
+    fused_into,
+    last_task,
+    layer_of,
+    names_inside,
+    operands,
+)
 from gpusched.quantities import read_bytes
 from gpusched.roles import cluster_threads, threads
 
@@ -298,12 +305,14 @@ class _Merging:
         return {name: whole, **parts}
 
     def _inner(self, members: list[Any]) -> dict[Any, Any]:
-        """Return the tasks inside some, by key: what several compute again is there once."""
-        inner: dict[Any, Any] = {}
-        for key in members:
-            flat = self._table.inside(self._tasks[key])
-            inner.update({key: self._tasks[key]} if flat is None else flat[0])
-        return inner
+        """Return some tasks by key, or those inside where several compute one again: once here."""
+        inner = {key: self._tasks[key] for key in members}
+        names = [name for node in inner.values() for name in names_inside(node)]
+        if len(set(names)) == len(names):
+            return inner
+        flat = [(key, self._table.inside(node)) for key, node in inner.items()]
+        parts = [{key: inner[key]} if found is None else found[0] for key, found in flat]
+        return {name: node for part in parts for name, node in part.items()}
 
 
 def _joins_one(node: Task) -> bool:

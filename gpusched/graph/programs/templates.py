@@ -98,6 +98,14 @@ class Forms:
             signature = signature, tuple(map(keys.index, keys))
         return signature, inputs
 
+    def _seen(self, node: Any, inputs: list[Any]) -> Any:
+        """Return the form of a task that was looked at when it stood alone; None for others."""
+        found = self._tasks.get(id(node))
+        if found is None:
+            return None
+        inputs += found[2]
+        return Task, found[1]
+
     def _value(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)
         if kind is TaskRef:
@@ -174,7 +182,7 @@ class _Inside:
         parts = []
         for node in inner.values():
             inputs: list[Any] = []
-            parts.append(forms._value(node, inputs))
+            parts.append(forms._seen(node, inputs) or forms._value(node, inputs))
             for item in inputs:
                 if type(item) is not TaskRef:
                     self.literals.append(item)
