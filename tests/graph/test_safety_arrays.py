@@ -310,6 +310,35 @@ def test_whoever_changes_a_result_changes_no_array_from_outside() -> None:
         found += 1
 
 
+def increased(x: Any) -> Any:
+    x += 1
+    return x
+
+
+def test_what_runs_before_anything_is_changed_is_recorded_once_for_all_tasks() -> None:
+    held = types.SimpleNamespace(array=np.arange(6.0), offset=1.0)
+    steps = (
+        ProgramStep(lambda x: x * held.array + held.offset, (Register(0),), {}, recorded=True),
+        ProgramStep(adds(held), (Register(1),)),
+    )
+    reset_statistics()
+    for program in sent(*steps):
+        np.testing.assert_array_equal(program(VALUES), VALUES * np.arange(6.0) + 1)
+    assert statistics().recordings == 1
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_whoever_changes_a_view_within_a_task_changes_no_array_from_outside(several: bool) -> None:
+    held = np.arange(6.0)
+    change = (lambda x: increased(x[0])) if several else increased
+    steps = (
+        ProgramStep(lambda x: (held[:3], x) if several else held[:3], (Register(0),), {}, True),
+        ProgramStep(change, (Register(1),)),
+    )
+    for program in sent(*steps):
+        assert program(VALUES).tolist() == [1, 2, 3]
+
+
 def test_programs_that_read_arrays_are_not_kept() -> None:
     reset_statistics()
     x = da.from_array(VALUES, chunks=(2, 6))

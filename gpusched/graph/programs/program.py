@@ -51,6 +51,11 @@ class Program(ByToken):
         Number of inputs.
     overrides
         What was said of its kernels where its graph was optimised; by default what is here.
+    lent
+        Whether tasks have its functions together that have each their own in plain dask, which
+        unpickles them.
+    segments
+        The steps in groups, if these are known.
 
     Notes
     -----
@@ -59,18 +64,18 @@ class Program(ByToken):
     """
 
     def __init__(
-        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides | None = None
-    ) -> None:
+        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides | None = None,
+        lent: bool = False, segments: list[Segment] | None = None,
+    ) -> None:  # fmt: skip
         self.steps = steps
         self.inputs = inputs
         self.overrides = active() if overrides is None else overrides
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
-        self.segments = self._segments(steps)
+        self._lent = lent
+        self.segments = self._segments(steps) if segments is None else segments
         self.received = False
         """Whether another process has sent it."""
-        self._shared = False
-        """Whether tasks that plain dask unpickles functions for, each its own, have it together."""
         self.names: dict[tuple[str, str], Any] = {}
         """What names stood for when it was received: other processes may replace functions."""
         self.lasts = False
@@ -105,7 +110,7 @@ class Program(ByToken):
         placing = begin(self.overrides, inputs)
         if placing is None and self.steps:
             registers[-1] = into
-        changed = False
+        changed = shown = False
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 if segment.guards:
@@ -116,6 +121,9 @@ class Program(ByToken):
                     segment.run(registers)
                 else:
                     placing.run(segment, registers)
+                if segment.lent and segment.shows(registers):
+                    shown = True
+                    break
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
             key = current_key()
@@ -124,17 +132,8 @@ class Program(ByToken):
             raise
         if placing is not None:
             placing.finish()
-        if self._shared and self._shows(registers[-1]):
-            # Whoever changes it may not change what the next task reads.
-            return self._for_one()(*inputs)
-        return registers[-1]
-
-    def _shows(self, result: Any) -> bool:
-        """Return whether a result may share memory with an array that is read from outside."""
-        arrays = [array for segment in self.segments for array in segment.examined().arrays]
-        several = result if type(result) in (tuple, list) else (result,)
-        found = [each for each in several if isinstance(each, np.ndarray)] if arrays else []
-        return any(np.may_share_memory(each, array) for each in found for array in arrays)
+        # Whoever changes what it shows may not change what the next task reads.
+        return self._for_one(lends=False)(*inputs) if shown else registers[-1]
 
     @cached_property
     def _apart(self) -> list[Segment]:
@@ -159,6 +158,7 @@ class Program(ByToken):
             asked &= not any(may_change(step) for _, step in segment.steps)
             segment.overrides = self.overrides
             segment.remaining = self.remaining
+            segment.lent = self._lent
             segment.cut_first()
         note_returns(segments)
         return segments
@@ -247,9 +247,7 @@ class Program(ByToken):
 
         Counters and generators of random numbers go with a task as they are when it is sent.
         """
-        calls = [step for step in self.steps if not step.recorded]
-        found = [f for c in calls for f in (c.function, *callables((c.args, c.kwargs)))]
-        return any(_is_own(part) for function in found for part in parts(function))
+        return any(not step.recorded and _has_state(step) for step in self.steps)
 
     def for_task(self) -> Program:
         """Return what one task calls that was sent here, with such functions as they were sent.
@@ -259,22 +257,32 @@ class Program(ByToken):
         refused = [s for s in self.segments if s.own and s.examined().refused]
         return self._for_one() if self.has_state or refused else self
 
-    def _for_one(self) -> Program:
+    def _for_one(self, lends: bool = True) -> Program:
         """Return a program that has what its functions read for itself.
 
-        What one of its functions changes another one may read. Of code there is nothing to change.
+        What one of its functions changes another one may read, that runs after it. Of code there is
+        nothing to change.
+
+        Parameters
+        ----------
+        lends
+            Whether it may have what runs before anything is changed together with other tasks.
         """
         assert self._payload is not None
         sent, inputs, overrides = unpack(self._payload)
-        pairs = zip(sent, self.steps, strict=True)
-        steps = tuple(replace(new, recorded=old.recorded) for new, old in pairs)
-        made = Program(steps, inputs, overrides)
+        by_register = {inputs + k: step for k, step in enumerate(sent)}
+        segments = []
+        for segment in self.segments:
+            examination = segment.examined()
+            ours = segment.recorded and examination.refused is None
+            shared = ours and (lends or examination.is_code)
+            segments.append(segment if shared else segment.of_task(by_register))
+            lends &= ours or not any(_has_state(step) for _, step in segment.steps)
+        kept = zip(sent, self.steps, strict=True)
+        steps = tuple([replace(new, recorded=old.recorded) for new, old in kept])
+        made = Program(steps, inputs, overrides, segments=segments)
         made._payload, made._token, made.remaining = self._payload, self._token, self.remaining
         made.received = True
-        made.segments = [
-            old if old.recorded and old.examined().is_code else new
-            for old, new in zip(self.segments, made.segments, strict=True)
-        ]
         return made
 
     def __reduce__(self) -> Any:
@@ -282,6 +290,12 @@ class Program(ByToken):
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.payload()[0])
+
+
+def _has_state(step: ProgramStep) -> bool:
+    """Return whether a step calls or is given functions of the user's, which may change."""
+    found = step.function, *callables((step.args, step.kwargs))
+    return any(_is_own(part) for function in found for part in parts(function))
 
 
 def _is_own(function: Any) -> bool:
@@ -319,11 +333,10 @@ def _made(token: str, payload: bytes) -> Program:
     if not dask.config.get("gpusched.fusion.enabled", True):
         # This process is told not to fuse, whoever has sent the program.
         steps = tuple(replace(step, recorded=False) for step in steps)
-    made = Program(steps, inputs, overrides)
+    made = Program(steps, inputs, overrides, lent=True)
     for program in made._batched:
         names.update(program.names)
     made._payload, made._token, made.received, made.names = payload, token, True, names
-    made._shared = True
     with _lock:
         program = _restored.setdefault(token, made)
         if not stand(program.names):

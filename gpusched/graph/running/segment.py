@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import dask
@@ -32,6 +34,7 @@ from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE
 from gpusched.plan.plan import Plan, Registers, ReplayError
 from gpusched.record.record import Recorder
+from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Runnable
 from gpusched.store.statistics import updating
 
@@ -98,6 +101,8 @@ class Segment:
         """Of the program."""
         self.shown = False
         """Whether functions that are not recorded may see the memory layout of the results."""
+        self.lent = False
+        """Whether several tasks have the functions, of which each has its own in plain dask."""
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
         self.own = [step for _, step in steps if recorded and is_own(step)]
@@ -122,6 +127,31 @@ class Segment:
         if all([new is old for (_, new), (_, old) in zip(steps, self.steps, strict=True)]):
             return self
         return Segment(steps, self.inputs, self.outputs, False, self.dying)
+
+    def of_task(self, steps: Mapping[int, ProgramStep]) -> Segment:
+        """Return it with copies of its functions that one task has for itself.
+
+        Parameters
+        ----------
+        steps
+            The calls, by the registers of their results.
+        """
+        made = copy.copy(self)
+        made.steps = [(r, replace(steps[r], recorded=step.recorded)) for r, step in self.steps]
+        made.calling = self.calling.of_steps(made.steps)
+        made.calls = [(r, substitute_for(s.function), s) for r, s in made.steps]
+        made.own = [step for _, step in made.steps if self.recorded and is_own(step)]
+        made.remembered = Remembered()
+        made.lent, made.cut, made.apart, made.spent, made._examination = False, None, [], None, None
+        made.cut_first()
+        return made
+
+    def shows(self, registers: Registers) -> bool:
+        """Return whether a result may share memory with an array that is read from outside."""
+        arrays = self.examined().arrays
+        results = flat(self.results(registers)) if arrays else ()
+        found = [each for each in results if isinstance(each, np.ndarray)]
+        return any(np.may_share_memory(each, array) for each in found for array in arrays)
 
     def cut_first(self) -> None:
         """Have pieces of NumPy's arrays cut before the rest is recorded, where that can be done."""
