@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Served:
     """Stands for a program in the scheduler's tasks; pickles to a name that workers ask with."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, token: str, payload: bytes) -> None:
         self.program = program
-        self.token, self.payload = program.payload()
+        self.token, self.payload = token, payload
         """As they were when the graph came: functions of the user's may change later."""
         self.given: Counter[str] = Counter()
         """Payloads sent, by worker's address."""
@@ -110,10 +110,10 @@ class Programs(SchedulerPlugin):
 
     def _serve(self, program: Program) -> Served:
         assert self._served is not None
-        token = program.payload()[0]
+        token, payload = program.payload()
         served = self._served.get(token)
         if served is None:
-            served = self._served[token] = Served(program)
+            served = self._served[token] = Served(program, token, payload)
         served.program.remaining.learn(program.remaining)
         return served
 

@@ -316,7 +316,7 @@ def _forget(dask_scheduler: Any) -> None:
 
 def test_served_programs_still_run_where_they_are() -> None:
     one = Program((), 1)
-    stand_in = Served(one)
+    stand_in = Served(one, *one.payload())
     assert stand_in.__name__ == one.__name__
     assert repr(stand_in) == repr(one)
     assert stand_in.__dask_tokenize__() == one.__dask_tokenize__()
@@ -327,7 +327,7 @@ def test_what_is_served_stays_as_it_was_when_the_graph_came() -> None:
     factor = 2.0
     step = ProgramStep(lambda block: np.sqrt(block) * factor, (Register(0),), {}, recorded=True)
     made = Program((step,), 1)
-    one = Served(made)
+    one = Served(made, *made.payload())
     messages_of_it, whole = pickle.dumps(one), one.payload
     factor = 7.0
     assert made.payload()[0] != one.token

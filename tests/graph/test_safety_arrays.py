@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph import disable, enable
+from gpusched.graph.programs.payload import pack
 from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
@@ -269,6 +270,28 @@ def test_a_program_is_sent_with_what_is_in_it_then() -> None:
             pickle.loads(pickle.dumps(program))(VALUES), (VALUES - held) * held
         )
         held *= -3
+
+
+def test_it_is_pickled_again_only_if_that_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = []
+
+    def counted(*args: Any) -> bytes:
+        packed.append(args)
+        return pack(*args)
+
+    monkeypatch.setattr("gpusched.graph.programs.program.pack", counted)
+    held = types.SimpleNamespace(array=np.arange(6.0), factor=2.0)
+    step = ProgramStep(lambda x: x * held.array * held.factor, (Register(0),), {}, recorded=True)
+    program = Program((step,), 1)
+    for _ in range(5):
+        pickle.dumps(program)
+    assert len(packed) == 1
+    held.array[2] = 7.0
+    pickle.dumps(program)
+    held.factor = 3.0
+    pickle.dumps(program)
+    pickle.dumps(program)
+    assert len(packed) == 3
 
 
 def adds(held: Any) -> Callable[[Any], Any]:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -86,6 +87,8 @@ class Program(ByToken):
         self._payload: bytes | None = None
         self._token = ""
         self._examined: list[Examination] = []
+        self._read = b""
+        """What was in the arrays that functions read when it was pickled."""
 
     __gpusched_takes_placed__ = True
 
@@ -171,11 +174,15 @@ class Program(ByToken):
         """
         if self._payload is not None and (self.received or self._is_packed()):
             return self._token, self._payload
-        self._examined = self._examinations()
-        self._payload = pack(self.steps, self.inputs, self.overrides)
-        told = self._payload + named_code(self.steps).encode()
-        self._token = hashlib.blake2b(told, digest_size=16).hexdigest()
-        return self._token, self._payload
+        found = self._examinations()
+        read = _contents(found)
+        payload = pack(self.steps, self.inputs, self.overrides)
+        told = payload + named_code(self.steps).encode()
+        token = hashlib.blake2b(told, digest_size=16).hexdigest()
+        self._payload, self._token = payload, token
+        # Last, as another thread goes by them.
+        self._examined, self._read = found, read
+        return token, payload
 
     def _is_packed(self) -> bool:
         """Return whether all functions are as they were when they were pickled last."""
@@ -183,7 +190,7 @@ class Program(ByToken):
             return False
         found = self._examinations()
         # What is in an array that a function reads may be another at any time.
-        return found == self._examined and not any([each.arrays for each in found])
+        return found == self._examined and _contents(found) == self._read
 
     def _examinations(self) -> list[Examination]:
         found = [segment.examined() for segment in self.segments if segment.recorded]
@@ -290,6 +297,15 @@ class Program(ByToken):
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.payload()[0])
+
+
+def _contents(found: list[Examination]) -> bytes:
+    """Return a digest of what is in the arrays that functions read from outside."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in chain.from_iterable(each.arrays for each in found):
+        digest.update(repr((array.dtype, array.shape)).encode())
+        digest.update(array.tobytes())
+    return digest.digest()
 
 
 def _has_state(step: ProgramStep) -> bool:
