@@ -28,7 +28,8 @@ def trace(path: Path) -> list[dict[str, Any]]:
 def test_trace_of_a_script(gpusched_run: Runner, flags: list[str]) -> None:
     done = gpusched_run(*flags, "--profile", "out.json", gpusched_run.script(COMPUTE))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("gpusched: the profile is in out.json\n")
+    # Progress may be there before it: slow machines take long to compile.
+    assert "gpusched: the profile is in out.json" in done.stderr.splitlines()
     assert len(done.stdout.splitlines()) == 1
     events = trace(gpusched_run.folder / "out.json")
     launches = [e for e in events if e.get("cat") == "kernel"]
