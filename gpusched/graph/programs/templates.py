@@ -45,7 +45,7 @@ class Forms:
         self._inner: dict[int, _Inside] = {}
         self._numbers: dict[Signature, int] = {}
         """By signature; signatures are long, and a tuple is hashed each time."""
-        self._tasks: dict[int, tuple[Task, int, list[Any]]] = {}
+        self._tasks: dict[int, tuple[Task, tuple[int, list[Any]]]] = {}
         """By identity; a task that is kept here keeps its own."""
         self._answers: dict[tuple[Any, int], Any] = {}
 
@@ -57,8 +57,8 @@ class Forms:
         found = self._tasks.get(id(task))
         if found is None:
             signature, inputs = self._signature(task)
-            found = self._tasks[id(task)] = task, self._number(signature), inputs
-        return found[1:]
+            found = self._tasks[id(task)] = task, (self._number(signature), inputs)
+        return found[1]
 
     def answer(self, ask: Callable[[Any], Answer], task: Task) -> Answer:
         """Return what a question about the functions that a task calls has as its answer.
@@ -103,8 +103,9 @@ class Forms:
         found = self._tasks.get(id(node))
         if found is None:
             return None
-        inputs += found[2]
-        return Task, found[1]
+        form, own = found[1]
+        inputs += own
+        return Task, form
 
     def _value(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)
