@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import Runner, call
 
+SCRIPT = "with its whole path"
+
 
 @pytest.mark.parametrize("command", ["info", "--help"])
 def test_output_without_room_is_one_message(gpusched: Runner, command: str) -> None:
@@ -25,6 +27,7 @@ def test_output_without_room_is_one_message(gpusched: Runner, command: str) -> N
         pytest.param(("run", "--local", "-m", "script"), id="module"),
         pytest.param(("run", "--profile", "out.html", "../script.py"), id="profile"),
         pytest.param(("explain", "../script.py"), id="explain"),
+        pytest.param(("run", "--workers", "1", SCRIPT), id="workers"),
     ],
 )
 def test_folder_that_was_removed_is_named(
@@ -35,6 +38,6 @@ def test_folder_that_was_removed_is_named(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    done = call(*arguments)
+    done = call(*(str(tmp_path / "script.py") if each is SCRIPT else each for each in arguments))
     assert done.exit_code == 1
     assert done.stderr == "Error: the current folder was removed: go to another one\n"
