@@ -79,6 +79,7 @@ def test_one_file_replaces_others() -> None:
     assert found == ["gpusched/files.py"]
 
 
+@pytest.mark.processes
 def test_a_report_without_room_leaves_no_file(tmp_path: Path) -> None:
     with mounted(tmp_path / "small", "4k") as small:
         with pytest.raises(OSError, match="No space left"):
