@@ -6,13 +6,29 @@ import getpass
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 class UnsafeFolderError(PermissionError):
-    """Others may write to a folder, or to a file, whose content is trusted."""
+    """Others may write to a folder whose content is trusted.
+
+    Parameters
+    ----------
+    folder
+        That folder.
+    message
+        What that means, and what to do.
+    """
+
+    def __init__(self, folder: Path, message: str) -> None:
+        super().__init__(message)
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        """Return what a copy is made of, in another process too."""
+        return type(self), (self.folder, str(self))
 
 
 def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
@@ -47,8 +63,9 @@ def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     for folder in (path, *path.parents)[:levels]:
         if not is_own(folder.stat()):
             raise UnsafeFolderError(
+                folder,
                 f"{folder} is not {_user()}'s alone, so what is there cannot be trusted: remove "
-                f"it, or {remedy}"
+                f"it, or {remedy}",
             )
 
 
@@ -130,6 +147,27 @@ def _named(path: Path, beside: Path) -> Iterator[None]:
         if error.errno is None or error.filename not in (None, beside, str(beside)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_or_remove(path: str | Path, text: str) -> None:
+    """Write a file that somebody has named, as `open` does; none is left where that fails.
+
+    Unlike `write_whole`, it writes to what a link leads to, and to devices and pipes.
+
+    Parameters
+    ----------
+    path
+        In a folder that exists.
+    text
+        All of it, written in UTF-8.
+    """
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError:
+        with suppress(OSError):
+            if os.path.isfile(path):
+                os.unlink(os.path.realpath(path))
+        raise
 
 
 def write_whole(path: Path, content: bytes | str, mode: int | None = None) -> None:

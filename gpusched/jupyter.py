@@ -44,13 +44,14 @@ def _profile(shell: Any, line: str, cell: str | None) -> Any:
         ran = shell.run_cell(cell if cell is not None else code, store_history=False)
     if options.name:
         shell.user_ns[options.name] = found
-    if options.output:
-        _write(found, options.output)
+    problem = _write(found, options.output) if options.output else ""
     if not ran.success:
+        problem = "the profiled cell failed; its profile is of what ran until then"
+    if problem:
         from IPython.display import display
 
         display(found)
-        raise _usage("the profiled cell failed; its profile is of what ran until then")
+        raise _usage(problem)
     return found
 
 
@@ -72,11 +73,16 @@ def _options(line: str) -> tuple[_Options, str]:
     return options, " ".join(rest)
 
 
-def _write(found: Any, path: str) -> None:
-    if path.endswith(".json"):
-        found.save_trace(path)
-    else:
-        found.html(path)
+def _write(found: Any, path: str) -> str:
+    """Write a profile; return why that cannot be done, or nothing."""
+    try:
+        if path.endswith(".json"):
+            found.save_trace(path)
+        else:
+            found.html(path)
+    except OSError as error:
+        return f"the profile cannot be written to {path}: {error.strerror}"
+    return ""
 
 
 def _explain(shell: Any, line: str) -> Any:

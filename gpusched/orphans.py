@@ -1,10 +1,11 @@
-"""Child processes that end when their parent does, however it ended."""
+"""Child processes that end when their parent does, and not before."""
 
 from __future__ import annotations
 
 import ctypes
 import signal
 import sys
+import threading
 
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
@@ -22,3 +23,13 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """
     if _LIBRARY is not None:
         _LIBRARY.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number))
+
+
+def ignore_interrupts() -> None:
+    """Have this process ignore Ctrl-C, which is for the one that started it.
+
+    Terminals send it to a whole group of processes, and Jupyter does so to interrupt a cell.
+    Nothing changes where the caller is not the main thread.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusched import files
+from tests.disks import mounted
 
 ROOT = Path(__file__).parents[1]
 
@@ -76,3 +77,18 @@ def test_one_file_replaces_others() -> None:
         if re.search(r"\bos\.replace\(|\bmkstemp\(|\bos\.rename\(", path.read_text())
     ]
     assert found == ["gpusched/files.py"]
+
+
+@pytest.mark.processes
+def test_a_report_without_room_leaves_no_file(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "4k") as small:
+        with pytest.raises(OSError, match="No space left"):
+            files.write_or_remove(small / "report", "long" * 4096)
+        assert not list(small.iterdir())
+    (tmp_path / "kept").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    files.write_or_remove(tmp_path / "link", "grün")
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == "grün"
+    with pytest.raises(OSError, match="No space left"):
+        files.write_or_remove("/dev/full", "text")
+    assert os.path.exists("/dev/full")

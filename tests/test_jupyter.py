@@ -109,3 +109,13 @@ def test_explain(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shell.run_cell("%gpusched_explain")
     told = capsys.readouterr()
     assert "takes an expression" in told.out + told.err
+
+
+def test_profile_that_cannot_be_written_is_shown(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("%%gpusched_profile -o /nowhere/out.html -n found\n" + PROGRAM)
+    said = capsys.readouterr()
+    assert "cannot be written to /nowhere/out.html: No such file or directory" in said.err
+    assert "4 launches of 1 kernel" in said.out
+    assert isinstance(shell.user_ns["found"], Profile)

@@ -145,6 +145,7 @@ MAY_USE = {
         "adapters",
         "config",
         "events",
+        "files",
         "inspection",
         "machine",
         "rendering",

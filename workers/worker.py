@@ -30,7 +30,7 @@ from distributed.worker_state_machine import (
 from gpusched import config
 from gpusched.graph import early, hook
 from gpusched.logs import follow
-from gpusched.orphans import end_with_parent
+from gpusched.orphans import end_with_parent, ignore_interrupts
 from gpusched.workers import affinity, exits, version_check
 from gpusched.workers.brief_logs import close_quietly
 from gpusched.workers.damaged import Damaged
@@ -106,6 +106,7 @@ class DeviceWorker(Worker):
         if kwargs.get("nanny"):
             # The nanny's thread that started this process waits for it, so it lives as long.
             end_with_parent()
+            ignore_interrupts()
         # Neither can wait for distributed's plugins: the host memory of a GPU's context is to be
         # near the cores, and the store, which asks the device, is made before them.
         if cpus:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
@@ -29,8 +33,34 @@ REPORTING = ("info", "doctor")
 """Subcommands that run with settings that cannot be used, to report them."""
 
 
+_UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
+"""Numbers of errors that writing to what is open raises: they name no file."""
+
+
+def _is_somewhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 class LazyGroup(click.Group):
     """A group of commands that imports the one that is called, and none for its help."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command; one message says where output has no room, or the folder is gone."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            if error.filename is None and error.errno in _UNWRITABLE:
+                told = f"cannot write: {error.strerror}"
+            elif isinstance(error, FileNotFoundError) and not _is_somewhere():
+                told = "the current folder was removed: go to another one"
+            else:
+                raise
+            print(f"Error: {told}", file=sys.stderr)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the subcommands, in the order of the table."""

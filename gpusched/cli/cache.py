@@ -214,7 +214,8 @@ def import_pack(file: Path, everything: bool) -> None:
         new = packs.install_tunings(chosen, root)
         written = packs.install(chosen, root)
     left = len(pack.files) - len(chosen.files)
-    notes = [f"{_number(written)} imported", f"{len(chosen.files) - written} were there"]
+    there = len(chosen.files) - written
+    notes = [f"{_number(written)} imported", f"{there} {'was' if there == 1 else 'were'} there"]
     notes += [f"{_choices(new)} added"] if chosen.tunings else []
     click.echo(", ".join([*notes, *([f"{left} are for other machines"] if left else [])]))
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
-from io import FileIO
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
 
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.types import Read, count, output_file
+from gpusched.files import write_or_remove
 from gpusched.quantities import read_bytes
 
 
@@ -58,8 +61,8 @@ def explain(
     SCRIPT is run, and each computation of dask arrays in it is explained instead. Wherever the
     script computes arrays it is given zeros of their dtypes and shapes, and goes on. It is
     ended before it writes, removes or renames a file, and what came before is explained; the exit
-    code is then 3, and else the script's. What it prints goes to the standard error. Flags after
-    SCRIPT are the script's own.
+    code is then 3, and else the script's. What it prints goes to the standard error. All options
+    below come before SCRIPT: flags after it are the script's own, as with python.
     """
     if memory_limit is None and (workers or threads):
         raise Unusable("--workers and --threads describe workers of --memory-limit: name that, too")
@@ -71,18 +74,20 @@ def explain(
 
     folder = scripts.prepare(script, arguments, module)
     pretence = Pretence()
-    with contextlib.ExitStack() as stack:
-        # Opened first: nothing can be opened for writing once the script runs.
-        file = None if page is None else stack.enter_context(open(page, "ab", buffering=0))
-        watch = None if allow_writes else stack.enter_context(_stopping())
-        with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
-            code = scripts.execute(script, module, folder, "explain").code
-        explained = pretence.found
-        if memory_limit is not None:
-            explained = [
-                (at, found.on(memory_limit, workers or 1, threads or 1)) for at, found in explained
-            ]
-        problem = "" if file is None else _replace(file, _page(explained))
+    writing = contextlib.nullcontext() if page is None else _writing(os.path.abspath(page))
+    stopping = contextlib.nullcontext() if allow_writes else _stopping()
+    problem = ""
+    with writing as write:
+        with stopping as watch:
+            with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
+                code = scripts.execute(script, module, folder, "explain").code
+            explained = pretence.found
+            if memory_limit is not None:
+                on = (memory_limit, workers or 1, threads or 1)
+                explained = [(at, found.on(*on)) for at, found in explained]
+            text = _page(explained) if write is not None else ""
+        if write is not None:
+            problem = write(text)
     _print(explained, details, as_json)
     if watch is not None and watch.first is not None:
         click.echo(_why_stopped(watch.first), err=True)
@@ -92,16 +97,24 @@ def explain(
     context.exit(code)
 
 
-def _replace(file: FileIO, text: str) -> str:
-    """Overwrite a file; return why that cannot be done, or nothing."""
-    left = memoryview(text.encode())
-    try:
-        file.truncate(0)
-        while left:
-            left = left[file.write(left) :]
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[Callable[[str], str]]:
+    """Give what writes a file, and returns why that cannot be done, or nothing.
+
+    It is for the end of a script that is kept from writing. Its thread is started before, and so
+    can still write, and remove what has no room.
+    """
+
+    def write(text: str) -> str:
+        try:
+            write_or_remove(path, text)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    with ThreadPoolExecutor(1, thread_name_prefix="gpusched-explain") as thread:
+        thread.submit(lambda: None).result()
+        yield lambda text: thread.submit(write, text).result()
 
 
 def _stopping() -> contextlib.AbstractContextManager[Any]:

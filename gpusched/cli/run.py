@@ -59,7 +59,8 @@ def run(
     """Run SCRIPT, an unchanged dask program, with fusion on.
 
     Starts one worker per GPU on this machine, or CPU workers that share the cores, and stops them
-    when the script ends. Flags after SCRIPT are the script's own. The exit code is the script's.
+    when the script ends. All options below come before SCRIPT: flags after it are the script's
+    own, as with python. The exit code is the script's.
     """
     certificates = {name: flags.pop(name) for name in tuple(flags) if name.startswith("tls")}
     _check_flags(local, scheduler, flags)

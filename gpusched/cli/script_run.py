@@ -43,6 +43,8 @@ def launch(
     ``profile`` is the file that a profile of the run is written to.
     """
     folder = script.prepare(target, arguments, module)
+    if scheduler is None and not local:
+        os.getcwd()  # Workers start in it: a `FileNotFoundError` where it was removed.
     log_warnings_only()
     code = 1
     if not quiet:

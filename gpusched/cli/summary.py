@@ -10,7 +10,6 @@ from gpusched import config
 from gpusched.store.statistics import Committed, Statistics
 
 _BREAKS_SHOWN = 8
-_APART_SHOWN = 3
 
 
 def summary(
@@ -217,13 +216,12 @@ def _others(count: int) -> list[str]:
 
 
 def _apart(counted: Statistics) -> Sequence[tuple[str, str]]:
-    """Return what stays apart, first what does so most often."""
+    """Return how often gpusched left things as dask has them; each reason is for `explain`."""
     if not counted.apart:
         return []
-    found = counted.apart.most_common()
-    told = [f"{what}: {reason} ({_times(n)})" for (what, reason), n in found[:_APART_SHOWN]]
-    told += _others(len(found) - len(told))
-    return [("apart", "; ".join(told))]
+    times = _times(counted.apart.total())
+    return [("apart", f"{times}, tasks or kernels were not put together, and ran as they are; "
+                      "gpusched explain --details SCRIPT says why")]  # fmt: skip
 
 
 def _times(count: int) -> str:

@@ -268,6 +268,8 @@ def _prepare(folder: Path, force: bool) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise NotADirectoryError(f"{folder} cannot be a folder: a file is in the way") from None
+    except OSError as error:
+        raise type(error)(f"cannot make the folder {folder}: {error.strerror}") from None
     there = [name for name in (CA, CERTIFICATE, KEY) if os.path.lexists(folder / name)]
     if there and not force:
         raise FileExistsError(

@@ -16,7 +16,7 @@ from typing import Any
 import dask
 from dask.core import flatten
 
-from gpusched import settings
+from gpusched import config, settings
 from gpusched.chunking import size
 from gpusched.config import chosen
 from gpusched.graph import callsites, early
@@ -209,6 +209,21 @@ def _configure(changed: dict[str, Any]) -> None:
             dask.config.set({key: value})
 
 
+_SHORTENED = "admin.traceback.shorten"
+"""dask's setting: patterns of files whose frames it leaves out of tracebacks."""
+_FRAMES = r"gpusched[\\\/](backends|graph|plan|record|store|workers)[\\\/]"
+"""gpusched's own, between the user's call and the user's function."""
+
+
+def _shortened(on: bool) -> list[str] | None:
+    """Return that setting, with gpusched's frames where fusion is on; none if it has none."""
+    known: list[str] | None = dask.config.get(_SHORTENED, None)
+    if not known or (on and config.get("run.full-tracebacks")):
+        return known
+    others = [pattern for pattern in known if pattern != _FRAMES]
+    return [*others, _FRAMES] if on else others
+
+
 class _Switch:
     """Sets the hook at once; as a context manager or decorator, only for the length of it."""
 
@@ -227,6 +242,7 @@ class _Switch:
             "array_optimize": self._hook,
             "array_plugins": callsites.plugins(on),
             size.KEY: size.for_fusion(on),
+            _SHORTENED: _shortened(on),
         }
         if self._mathematics is not None:
             changed[f"gpusched.{_MATHEMATICS}"] = chosen(_MATHEMATICS, self._mathematics)

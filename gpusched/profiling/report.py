@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gpusched.files import write_or_remove
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.kernel_table import KernelRow, kernel_rows
 from gpusched.profiling.lines import Lines
@@ -170,7 +171,7 @@ class Profile:
 
         found = page(self)
         if path is not None:
-            Path(path).write_text(found, encoding="utf-8")
+            write_or_remove(path, found)
         return found
 
     def save_trace(self, path: str | Path) -> None:
@@ -183,7 +184,7 @@ class Profile:
         """
         from gpusched.profiling.chrome_trace import trace
 
-        Path(path).write_text(json.dumps(trace(self)), encoding="utf-8")
+        write_or_remove(path, json.dumps(trace(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""

@@ -66,10 +66,14 @@ def _person(key: str) -> bytes:
 _REMEDY = "name a folder of your own in gpusched.fusion.cache-directory"
 
 
+mistrusted: set[Path] = set()
+"""Files and folders that others may write to, which were warned of."""
+
+
 def read(path: Path, levels: int = 1, start: int = 0) -> bytes | None:
     """Return a file's content; None if there is none, it cannot be read, or others may write it.
 
-    What others can write is not read: it may be code. That is warned of.
+    What others can write is not read: it may be code. Each such file or folder is warned of once.
 
     Parameters
     ----------
@@ -82,20 +86,23 @@ def read(path: Path, levels: int = 1, start: int = 0) -> bytes | None:
     """
     try:
         with open(path, "rb") as file:
-            folders = [folder.stat() for folder in path.parents[:levels]]
-            own = all(map(is_own, [os.fstat(file.fileno()), *folders]))
+            found = {path: os.fstat(file.fileno())}
+            found |= {folder: folder.stat() for folder in path.parents[:levels]}
+            unsafe = [each for each in found if not is_own(found[each])]
             file.seek(start)
-            content = file.read() if own else b""
+            content = b"" if unsafe else file.read()
     except OSError:
         return None
-    if own:
+    if not unsafe:
         return content
-    warnings.warn(
-        f"{path} or a folder of it is not this user's alone, so the kernels there are not used, "
-        f"and are compiled again: remove it, or {_REMEDY}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    if mistrusted.isdisjoint(unsafe):
+        warnings.warn(
+            f"{unsafe[-1]} is not this user's alone, so kernels and measurements there are not "
+            f"used, and are made again: remove it, or {_REMEDY}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    mistrusted.update(unsafe)
     return None
 
 

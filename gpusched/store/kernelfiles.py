@@ -172,8 +172,9 @@ def _folders_of(path: Path) -> list[Path]:
         return []
     if unsafe:
         raise UnsafeFolderError(
+            unsafe[0],
             f"{unsafe[0]} is not this user's alone, so what is there is left as it is: remove it, "
-            "or name a folder of your own in gpusched.fusion.cache-directory"
+            "or name a folder of your own in gpusched.fusion.cache-directory",
         )
     return found
 

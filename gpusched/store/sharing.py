@@ -134,11 +134,15 @@ def _record(wanted: Wanted, started: float, source: str) -> None:
 
 def unshared(wanted: Wanted, reason: str) -> None:
     """Count and log why a kernel may be compiled once more than need be."""
-    with updating() as counters:
-        counters.kernels_unshared[reason] += 1
+    _count_unshared(reason)
     # What no task waits for may be given up when its process ends.
     level = logging.WARNING if service.awaited() else logging.INFO
     logger.log(level, "kernel %s may be compiled more than once: %s", wanted.name, reason)
+
+
+def _count_unshared(reason: str) -> None:
+    with updating() as counters:
+        counters.kernels_unshared[reason] += 1
 
 
 def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> T | None:
@@ -210,8 +214,8 @@ def _keep(wanted: Wanted, sealed: bytes) -> None:
     try:
         kernelfiles.keep(wanted.path, sealed)
     except OSError as error:
-        unshared(wanted, f"cannot write: {error.strerror or error}")
         unwritable.warn(wanted.path, error)
+        _count_unshared(f"cannot write: {error.strerror or error}")
     else:
         _announce(wanted)
 

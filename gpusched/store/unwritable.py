@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from gpusched.files import UnsafeFolderError
 from gpusched.store import codefiles, kernelfiles
 
 FULL = errno.ENOSPC, errno.EDQUOT
@@ -53,6 +54,10 @@ def warn(path: Path, error: OSError) -> None:
     folder = root if root is not None and root in path.parents else path.parent
     if folder in _warned:
         return
+    if isinstance(error, UnsafeFolderError):
+        if error.folder in codefiles.mistrusted:
+            return
+        codefiles.mistrusted.add(error.folder)
     _warned.add(folder)
     warnings.warn(
         f"gpusched cannot keep compiled kernels and measurements in {folder}: "

@@ -68,7 +68,7 @@ def test_a_pack_brings_the_kernels_that_it_was_made_of(pack: Path, tmp_path: Pat
         (here,) = machine_code(tmp_path / "other")
         assert here.read_bytes() == there.read_bytes()
         assert here.parent.stat().st_mode & 0o077 == 0
-        assert call("cache", "import", str(pack)).output == "0 kernels imported, 1 were there\n"
+        assert call("cache", "import", str(pack)).output == "0 kernels imported, 1 was there\n"
         told = json.loads(call("cache", "info", "--json").output)
     assert [(each["kernels"], each["usable"]) for each in told["made"]] == [(1, True)]
     assert told["made"][0]["made_with"] == emitters.made_with()
@@ -232,7 +232,7 @@ def test_two_processes_import_at_once(pack: Path, gpusched: Runner, tmp_path: Pa
     for process in both:
         _, told = process.communicate()
         assert process.returncode == 0, told
-    assert gpusched("cache", "import", str(pack)).stdout == "0 kernels imported, 1 were there\n"
+    assert gpusched("cache", "import", str(pack)).stdout == "0 kernels imported, 1 was there\n"
 
 
 @pytest.mark.exhaustive

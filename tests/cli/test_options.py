@@ -135,3 +135,9 @@ def test_protocols_that_other_packages_register_are_taken(
         check_network(None, protocol)
     monkeypatch.setitem(backends, "ucxx", TCPBackend())
     check_network(None, protocol)
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_help_says_that_flags_after_the_script_are_its_own(command: str) -> None:
+    told = " ".join(call(command, "--help").output.split())
+    assert "come before SCRIPT: flags after it are the script's own, as with python" in told

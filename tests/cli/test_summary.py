@@ -76,6 +76,14 @@ def test_rare_reasons_are_counted_together() -> None:
     assert lines[-1].strip() == "and 3 other reasons"
 
 
+def test_what_was_not_put_together_is_one_plain_sentence() -> None:
+    apart = Counter({("batch", "chunks of unknown size"): 1200, ("tile", "few tiles"): 34})
+    assert summary(Statistics(tasks=1, apart=apart), 1.0).splitlines()[-1] == (
+        "  apart     1,234 times, tasks or kernels were not put together, and ran as they are; "
+        "gpusched explain --details SCRIPT says why"
+    )
+
+
 def test_nothing_to_fuse_is_said() -> None:
     assert "nothing was fused" in summary(Statistics(), 1.0)
 

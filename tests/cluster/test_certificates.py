@@ -296,3 +296,9 @@ def test_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
         assert "mode 0644" in found.output
     key.chmod(0o640)
     assert load(tmp_path / "tls").require_encryption
+
+
+def test_folder_that_cannot_be_made_is_named() -> None:
+    done = call("certificates", "/proc/certificates")
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: cannot make the folder /proc/certificates: ")
