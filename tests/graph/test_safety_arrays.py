@@ -292,6 +292,11 @@ def test_it_is_pickled_again_only_if_that_has_changed(monkeypatch: pytest.Monkey
     pickle.dumps(program)
     pickle.dumps(program)
     assert len(packed) == 3
+    held.array = np.array([[1.0]], dtype=object)
+    pickle.dumps(program)
+    held.array[0, 0] = 2.0
+    pickle.dumps(program)
+    assert len(packed) == 5
 
 
 def adds(held: Any) -> Callable[[Any], Any]:
