@@ -87,8 +87,8 @@ class Program(ByToken):
         self._payload: bytes | None = None
         self._token = ""
         self._examined: list[Examination] = []
-        self._read: bytes | None = None
-        """What was in the arrays that functions read when it was pickled; None if not known."""
+        self._read = b""
+        """What was in the arrays that functions read when it was pickled."""
 
     __gpusched_takes_placed__ = True
 
@@ -189,7 +189,9 @@ class Program(ByToken):
         if self._changes:
             return False
         found = self._examinations()
-        return found == self._examined and self._read is not None and _contents(found) == self._read
+        # Of what is not safe nothing is known, since the function was changed.
+        known = found == self._examined and not any([each.refused for each in found])
+        return known and _contents(found) == self._read
 
     def _examinations(self) -> list[Examination]:
         found = [segment.examined() for segment in self.segments if segment.recorded]
@@ -298,12 +300,10 @@ class Program(ByToken):
         return ("gpusched.Program", self.payload()[0])
 
 
-def _contents(found: list[Examination]) -> bytes | None:
-    """Return a digest of what is in the arrays that functions read; None if they hold objects."""
+def _contents(found: list[Examination]) -> bytes:
+    """Return a digest of what is in the arrays that functions read from outside."""
     digest = hashlib.blake2b(digest_size=16)
     for array in chain.from_iterable(each.arrays for each in found):
-        if array.dtype.hasobject:
-            return None
         digest.update(repr((array.dtype, array.shape)).encode())
         digest.update(array.tobytes())
     return digest.digest()
