@@ -51,3 +51,8 @@ def test_what_numpy_refuses_is_refused(function: Any) -> None:
 )
 def test_scalars_have_an_axis(function: Any) -> None:
     check(function, np.arange(6.0).reshape(2, 3), backend="python")
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "c8"])
+def test_integers_that_numpy_makes_objects_of_are_numbers(dtype: str) -> None:
+    check(lambda a: a * 2 - 10**20, np.arange(6.0).astype(dtype), backend="python")
