@@ -47,6 +47,8 @@ def test_what_numpy_refuses_is_refused(function: Any) -> None:
         lambda a: a - a.max().sum(0),
         lambda a: a - np.any(a.max(), axis=-1, keepdims=True),
         lambda a: a - np.cumsum(a.max(), axis=-1),
+        lambda a: a - np.argmax(a.max(), axis=0),
+        lambda a: a - np.nanargmin(a.max(), axis=-1),
     ],
 )
 def test_scalars_have_an_axis(function: Any) -> None:
