@@ -263,6 +263,6 @@ def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
         raise UnfusibleError(GraphBreak.OPERAND, f"{what} out of bounds for {dtype}")
     with np.errstate(all="ignore"):
         found = np.asarray(value).astype(dtype)[()]
-        if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):
+        if dtype.kind == "f" and np.isinf(found) and not math.isinf(value):
             raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
     return Scalar(dtype, (), found)

@@ -6,6 +6,7 @@ needs them, and joined where it is a result; what was joined is split into the s
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ def _given(recorder: Recorder, value: Any, dtype: np.dtype) -> tuple[Any, Any]:
         return split(recorder, value)
     with np.errstate(all="ignore"):
         found = np.asarray(value).astype(dtype)[()]
-    if np.isfinite(value) and not np.isfinite(found):
+    if cmath.isfinite(value) and not np.isfinite(found):
         raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
     return found.real, found.imag
 

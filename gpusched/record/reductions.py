@@ -298,9 +298,9 @@ def first(recorder: Recorder, combine: str, a: Any, axis: Any = None,
         As `numpy.argmax` has them.
     """
     node = node_operand(recorder, a)
-    axes = _axes(node, axis)
     if type(axis) is tuple or not node.shape:
         raise UnfusibleError(GraphBreak.OPTION, f"a search along axis {axis!r}")
+    axes = _axes(node, axis)
     found = firsts(recorder, combine, recorder.cast(node, node.dtype), axes, _keeps(keepdims))
     value, place = (LazyChunk(recorder, n, scalar=not n.shape, fresh=bool(n.shape)) for n in found)
     return value, place

@@ -430,3 +430,14 @@ def test_documentation_that_the_code_uses_counts() -> None:
 
     assert alike(made("sum"), made("sum"))
     assert not alike(made("sum"), made("prod"))
+
+
+def test_an_axis_of_dask_array_may_have_no_chunk() -> None:
+    package = pytest.importorskip("dask_array")
+    x = package.from_array(np.ones((1, 6)), chunks=(1, 3)) + 1
+    program = package.coarsen(np.sum, x, {0: 2}, trim_excess=True)
+    with gpusched.disable():
+        expected = program.compute(scheduler="sync")
+    with gpusched.enable():
+        found = program.compute(scheduler="sync")
+    assert found.shape == expected.shape

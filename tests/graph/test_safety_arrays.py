@@ -395,3 +395,17 @@ def test_places_beyond_a_table() -> None:
     with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
         looked_up(np.arange(4.0)).compute(scheduler="sync")
     assert statistics().launches == 0
+
+
+def test_a_program_in_a_program_that_is_sent_is_each_tasks_own() -> None:
+    """As `dask.optimize` leaves them, when what it returns is computed."""
+    held = types.SimpleNamespace(array=np.arange(6.0), offset=1.0)
+
+    def reads(x: Any) -> Any:
+        return x * held.array + held.offset
+
+    change = ProgramStep(adds(held), (Register(0),))
+    inner = Program((change, ProgramStep(reads, (Register(1),), {}, recorded=True)), 1)
+    expected = VALUES * np.arange(1.0, 7) + 2
+    for program in sent(ProgramStep(inner, (Register(0),))):
+        np.testing.assert_array_equal(program(VALUES), expected)

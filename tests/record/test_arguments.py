@@ -47,7 +47,14 @@ def test_what_numpy_refuses_is_refused(function: Any) -> None:
         lambda a: a - a.max().sum(0),
         lambda a: a - np.any(a.max(), axis=-1, keepdims=True),
         lambda a: a - np.cumsum(a.max(), axis=-1),
+        lambda a: a - np.argmax(a.max(), axis=0),
+        lambda a: a - np.nanargmin(a.max(), axis=-1),
     ],
 )
 def test_scalars_have_an_axis(function: Any) -> None:
     check(function, np.arange(6.0).reshape(2, 3), backend="python")
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "c8"])
+def test_integers_that_numpy_makes_objects_of_are_numbers(dtype: str) -> None:
+    check(lambda a: a * 2 - 10**20, np.arange(6.0).astype(dtype), backend="python")

@@ -182,7 +182,8 @@ def _described(node: Any) -> dict[str, Any] | None:
     return {
         "shape": node.shape,
         "dtype": node.dtype,
-        "chunksize": node.chunksize,
+        # dask-array has axes without any chunk, of which `chunksize` is an error.
+        "chunksize": tuple([max(lengths, default=0) for lengths in node.chunks]),
         "chunks": node.chunks,
         "chunk_type": typename(type(node._meta)),
     }

@@ -262,8 +262,14 @@ class Program(ByToken):
 
         Plain dask unpickles the functions of each task. What is recorded is shared.
         """
-        refused = [s for s in self.segments if s.own and s.examined().refused]
-        return self._for_one() if self.has_state or refused else self
+        return self._for_one() if self._is_for_one else self
+
+    @property
+    def _is_for_one(self) -> bool:
+        """Whether each task has it for itself: what it calls, or a program in it, may change."""
+        refused = any([bool(s.own and s.examined().refused) for s in self.segments])
+        inner = [s.function for s in self.steps if type(s.function) is Program] + self._batched
+        return self.has_state or refused or any([program._is_for_one for program in inner])
 
     def _for_one(self, lends: bool = True) -> Program:
         """Return a program that has what its functions read for itself.
