@@ -268,8 +268,7 @@ class Program(ByToken):
     def _is_for_one(self) -> bool:
         """Whether each task has it for itself: what it calls, or a program in it, may change."""
         refused = any([bool(s.own and s.examined().refused) for s in self.segments])
-        inner = [s.function for s in self.steps if type(s.function) is Program] + self._batched
-        return self.has_state or refused or any([program._is_for_one for program in inner])
+        return self.has_state or refused or any(map(_may_change_inside, self.steps))
 
     def _for_one(self, lends: bool = True) -> Program:
         """Return a program that has what its functions read for itself.
@@ -291,7 +290,8 @@ class Program(ByToken):
             ours = segment.recorded and examination.refused is None
             shared = ours and (lends or examination.is_code)
             segments.append(segment if shared else segment.of_task(by_register))
-            lends &= ours or not any(_has_state(step) for _, step in segment.steps)
+            changing = [s for _, s in segment.steps if _has_state(s) or _may_change_inside(s)]
+            lends &= ours or not changing
         kept = zip(sent, self.steps, strict=True)
         steps = tuple([replace(new, recorded=old.recorded) for new, old in kept])
         made = Program(steps, inputs, overrides, segments=segments)
@@ -319,6 +319,13 @@ def _has_state(step: ProgramStep) -> bool:
     """Return whether a step calls or is given functions of the user's, which may change."""
     found = step.function, *callables((step.args, step.kwargs))
     return any(_is_own(part) for function in found for part in parts(function))
+
+
+def _may_change_inside(step: ProgramStep) -> bool:
+    """Return whether a step is a program, or some, of which what one calls may change."""
+    if type(step.function) is Batch:
+        return any(map(_may_change_inside, step.function.steps))
+    return type(step.function) is Program and step.function._is_for_one
 
 
 def _is_own(function: Any) -> bool:
