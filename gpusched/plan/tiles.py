@@ -204,7 +204,8 @@ def _call(launch: Launch, native: NativeKernel, steps: list[int]) -> tilecalls.C
 
 def _overflows(accumulated: Any, converted: Any) -> bool:
     """Return whether a finite number has become infinite where it was converted."""
-    return bool((np.isinf(converted) & np.isfinite(accumulated)).any())
+    infinite = np.isinf(converted)
+    return bool(infinite.any() and (infinite & np.isfinite(accumulated)).any())
 
 
 def row_steps(launch: Launch) -> list[int]:

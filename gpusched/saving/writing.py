@@ -60,6 +60,9 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
 
     Raises
     ------
+    TypeError
+        If what should be the path is none, or examples are given with something else than a
+        function.
     UnsavableError
         If a file cannot carry it: results on a cluster, open files, locks, arrays on a GPU, or a
         function that looks at the values of its examples. The message says where it is, and what
@@ -92,6 +95,10 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     >>> bool((gpusched.load(path) == (x**2).mean(axis=0)).all())
     True
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"save takes a path first, then the value: {type(path).__name__} is no path"
+        )
     encoder = Encoder()
     about: dict[str, Any] = {"kind": "value"}
     content: dict[str, Any] = {"inputs": []}

@@ -143,3 +143,9 @@ def test_results_on_a_cluster_are_refused(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         gpusched.load(tmp_path / "x").compute(scheduler="threads"), np.full(10, 3.0)
     )
+
+
+def test_the_path_comes_first(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="takes a path first, then the value: Array is no path"):
+        gpusched.save(ONES, str(tmp_path / "file"))  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
