@@ -33,7 +33,7 @@ _PAUSE = 0.05
 _LOOK = 5.0
 """Seconds at most between two looks at whether there is still something to do."""
 _NAMED = 10_000
-"""Kernels whose seconds are remembered, those that were made last."""
+"""Kernels that are remembered, those that were made last."""
 _BACKLOG = 1024
 """Processes that may wait to be let in: all those of a machine that start together."""
 
@@ -70,6 +70,8 @@ class Server:
         self._compiled = 0
         self._spent = 0.0
         self._seconds: Newest[str, float] = Newest(_NAMED)
+        self._kept: Newest[str, Path] = Newest(_NAMED)
+        """By the keys of machine code that was made here: where it is kept."""
         self._last = time.monotonic()
         self._stopping = asyncio.Event()
 
@@ -129,8 +131,9 @@ class Server:
     def _take(self, client: int, message: dict[str, Any]) -> None:
         match message["op"]:
             case "compile":
-                self._compilations.add((client, int(message["id"])), message)
-                self._compilers.call()
+                if not self._gives(client, message):
+                    self._compilations.add((client, int(message["id"])), message)
+                    self._compilers.call()
             case "leave":
                 self._leave(message)
             case "urge":
@@ -144,6 +147,20 @@ class Server:
                 self._stopping.set()
             case other:
                 raise ValueError(f"a request to {other!r}")
+
+    def _gives(self, client: int, message: dict[str, Any]) -> bool:
+        """Give a client what was compiled after it had looked for it; return whether there is."""
+        key = str(message["key"])
+        path = self._kept.get(key)
+        if path is None:
+            return False
+        sealed = codefiles.read(path, kernelfiles.LEVELS) or b""
+        try:
+            codefiles.unseal(key, sealed)
+        except codefiles.DamagedCodeError:
+            return False
+        self._send(client, {"id": int(message["id"]), "first": False}, sealed)
+        return True
 
     def _take_left(self) -> None:
         """Do what processes have left here that ended before they could ask."""
@@ -199,6 +216,7 @@ class Server:
             return
         try:
             kernelfiles.keep(Path(path), sealed)
+            self._kept[compilation.key] = Path(path)
         except OSError as error:
             # Clients try it as well, and say so.
             logger.warning("cannot write %s: %s", path, error)

@@ -106,6 +106,30 @@ def test_processes_that_start_together_share_one_service(folder: Path) -> None:
     assert len(list(folder.rglob("*.code"))) == 2
 
 
+def test_who_asks_after_a_kernel_was_made_is_given_that_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process does that has looked for the file before it was there."""
+    asked: list[dict[str, Any]] = []
+    plain = client._client.ask
+
+    def ask(message: dict[str, Any]) -> Any:
+        asked.append(dict(message))
+        return plain(message)
+
+    monkeypatch.setattr(client._client, "ask", ask)
+    KernelCache().get(sample_kernel())
+    (message,) = asked
+    (file,) = folder.rglob("*.code")
+    answer, sealed = plain(dict(message))
+    assert (answer["first"], sealed) == (False, file.read_bytes())
+    file.write_bytes(b"damaged")
+    answer, again = plain(dict(message))
+    assert (answer["first"], again) == (True, file.read_bytes())
+    found = client.status()
+    assert found is not None and found["compiled"] == 2
+
+
 def test_its_death_is_survived(folder: Path) -> None:
     check(KernelCache().get(sample_kernel()))
     kill()
