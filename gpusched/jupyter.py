@@ -76,10 +76,7 @@ def _options(line: str) -> tuple[_Options, str]:
 def _write(found: Any, path: str) -> str:
     """Write a profile; return why that cannot be done, or nothing."""
     try:
-        if path.endswith(".json"):
-            found.save_trace(path)
-        else:
-            found.html(path)
+        found.write(path)
     except OSError as error:
         return f"the profile cannot be written to {path}: {error.strerror}"
     return ""

@@ -108,10 +108,7 @@ def profiling(path: str | None, client: Client, quiet: bool = False) -> Iterator
 
 def _write(found: Any, target: str, told: str | None) -> None:
     try:
-        if target.endswith(".json"):
-            found.save_trace(target)
-        else:
-            found.html(target)
+        found.write(target)
     except OSError as error:
         print(f"gpusched run: cannot write {target}: {error.strerror}", file=sys.stderr)
         return

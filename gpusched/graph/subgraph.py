@@ -46,14 +46,9 @@ def layer_of(key: Any) -> str:
     return _SUFFIX.sub("", name) if "_." in name else name
 
 
-def fused_into(node: Any) -> Collection[Any]:
-    """Return the tasks that are fused into a task; none if it is a single one."""
-    return node.args[0].values() if type(node) is Task and node.func is execute_subgraph else ()
-
-
-def names_inside(node: Any) -> Collection[Any]:
-    """Return the keys of the tasks that are fused into a task; none if it is a single one."""
-    return node.args[0] if type(node) is Task and node.func is execute_subgraph else ()
+def fused_into(node: Any) -> Mapping[Any, Any]:
+    """Return the tasks that are fused into a task, by key; none if it is a single one."""
+    return node.args[0] if type(node) is Task and node.func is execute_subgraph else {}
 
 
 def made_of(node: Any) -> Sequence[Any]:

@@ -174,6 +174,19 @@ class Profile:
             write_or_remove(path, found)
         return found
 
+    def write(self, path: str) -> None:
+        """Write the trace to a file whose name ends with ``.json``, the page to any other.
+
+        Parameters
+        ----------
+        path : str
+            The file.
+        """
+        if path.endswith(".json"):
+            self.save_trace(path)
+        else:
+            self.html(path)
+
     def save_trace(self, path: str | Path) -> None:
         """Write the timeline as Chrome and https://ui.perfetto.dev read it.
 

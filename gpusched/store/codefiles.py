@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +55,15 @@ def unseal(key: str, sealed: bytes) -> bytes:
     return code
 
 
+def is_whole(key: str, sealed: bytes) -> bool:
+    """Return whether `unseal` returns code."""
+    try:
+        unseal(key, sealed)
+    except DamagedCodeError:
+        return False
+    return True
+
+
 def _checksum(key: str, code: bytes) -> bytes:
     return hashlib.blake2b(code, digest_size=CHECKSUM, person=_person(key)).digest()
 
@@ -66,8 +75,15 @@ def _person(key: str) -> bytes:
 _REMEDY = "name a folder of your own in gpusched.fusion.cache-directory"
 
 
-mistrusted: set[Path] = set()
+_mistrusted: set[Path] = set()
 """Files and folders that others may write to, which were warned of."""
+
+
+def newly_mistrusted(unsafe: Collection[Path]) -> bool:
+    """Note that others may write to files and folders; return whether none was warned of."""
+    first = _mistrusted.isdisjoint(unsafe)
+    _mistrusted.update(unsafe)
+    return first
 
 
 def read(path: Path, levels: int = 1, start: int = 0) -> bytes | None:
@@ -95,14 +111,13 @@ def read(path: Path, levels: int = 1, start: int = 0) -> bytes | None:
         return None
     if not unsafe:
         return content
-    if mistrusted.isdisjoint(unsafe):
+    if newly_mistrusted(unsafe):
         warnings.warn(
             f"{unsafe[-1]} is not this user's alone, so kernels and measurements there are not "
             f"used, and are made again: remove it, or {_REMEDY}",
             RuntimeWarning,
             stacklevel=2,
         )
-    mistrusted.update(unsafe)
     return None
 
 

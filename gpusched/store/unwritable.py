@@ -54,10 +54,8 @@ def warn(path: Path, error: OSError) -> None:
     folder = root if root is not None and root in path.parents else path.parent
     if folder in _warned:
         return
-    if isinstance(error, UnsafeFolderError):
-        if error.folder in codefiles.mistrusted:
-            return
-        codefiles.mistrusted.add(error.folder)
+    if isinstance(error, UnsafeFolderError) and not codefiles.newly_mistrusted([error.folder]):
+        return
     _warned.add(folder)
     warnings.warn(
         f"gpusched cannot keep compiled kernels and measurements in {folder}: "

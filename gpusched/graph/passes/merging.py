@@ -22,14 +22,7 @@ from gpusched.graph.functions.reductionsteps import is_first_step, reduces
 from gpusched.graph.passes.chains import cuts
 from gpusched.graph.passes.recomputing import is_light
 from gpusched.graph.passes.table import SMALL, KnownBytes, Table, block_of, key_of
-from gpusched.graph.subgraph import (
-    depth_first,
-    fused_into,
-    last_task,
-    layer_of,
-    names_inside,
-    operands,
-)
+from gpusched.graph.subgraph import depth_first, fused_into, last_task, layer_of, operands
 from gpusched.quantities import read_bytes
 from gpusched.roles import cluster_threads, threads
 
@@ -307,12 +300,14 @@ class _Merging:
     def _inner(self, members: list[Any]) -> dict[Any, Any]:
         """Return some tasks by key, or those inside where several compute one again: once here."""
         inner = {key: self._tasks[key] for key in members}
-        names = [name for node in inner.values() for name in names_inside(node)]
+        names = [name for node in inner.values() for name in fused_into(node)]
         if len(set(names)) == len(names):
             return inner
-        flat = [(key, self._table.inside(node)) for key, node in inner.items()]
-        parts = [{key: inner[key]} if found is None else found[0] for key, found in flat]
-        return {name: node for part in parts for name, node in part.items()}
+        parts: dict[Any, Any] = {}
+        for key, node in inner.items():
+            flat = self._table.inside(node)
+            parts.update({key: node} if flat is None else flat[0])
+        return parts
 
 
 def _joins_one(node: Task) -> bool:
@@ -325,7 +320,7 @@ def _joins_one(node: Task) -> bool:
     last = last_task(node)
     if last is None or not is_first_step(last):
         return False
-    before = fused_into(node)
+    before = fused_into(node).values()
     return all(each is last or cuts(each) or is_light(each) for each in before)
 
 

@@ -123,7 +123,7 @@ def _calls_take(node: Any) -> bool:
 
 def _reduces(node: Any) -> bool:
     """Return whether a task has a step of a reduction in it, after something else."""
-    inside = fused_into(node)
+    inside = fused_into(node).values()
     return bool(inside) and (bool(steps_after(last_task(node))) or any(map(is_step, inside)))
 
 

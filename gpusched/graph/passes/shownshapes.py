@@ -85,7 +85,7 @@ class ShownShapes:
             found = any(
                 self._inside(each)
                 or (type(each) is Task and len(each.args) == 1 and shows_one_element(each.func))
-                for each in fused_into(node)
+                for each in fused_into(node).values()
             )
             self._shows[id(inner)] = found
         return found

@@ -283,7 +283,7 @@ class Program(ByToken):
         """
         assert self._payload is not None
         sent, inputs, overrides = unpack(self._payload)
-        by_register = {inputs + k: step for k, step in enumerate(sent)}
+        by_register = dict(enumerate(sent, inputs))
         segments = []
         for segment in self.segments:
             examination = segment.examined()

@@ -50,10 +50,6 @@ class Calling:
         self._outputs = outputs
         self.last_uses = self._last_uses(steps)
 
-    def of_steps(self, steps: Steps) -> Calling:
-        """Return what makes the same calls of copies of the functions."""
-        return Calling(steps, self._given, self._kept, self._outputs)
-
     def _last_uses(self, steps: Steps) -> Ends:
         return last_uses([{register, *step.registers} for register, step in steps], self._kept)
 

@@ -77,21 +77,13 @@ class Segment:
     def __init__(self, steps: Steps, inputs: tuple[int, ...], outputs: tuple[int, ...],
                  recorded: bool, dying: tuple[int, ...] = (), given: Steps | None = None
                  ) -> None:  # fmt: skip
-        self.steps = steps
         self.inputs = inputs
         self.outputs = outputs
         self.recorded = recorded
         self.dying = dying
         self.given = given or []
-        kept = set(inputs).difference(dying) | set(outputs)
-        self.calling = Calling(steps, self.given, kept, outputs)
-        """What calls the functions as they are."""
-        self.remembered = Remembered()
-        """What is done with inputs of each kind."""
         self.overrides = NONE
         """Users' versions of kernels, before the first run."""
-        self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
-        """What is called with lazy chunks."""
         self.replayed = all(step.replayed for _, step in steps)
         self.joins = any(is_join(step.function) for _, step in steps)
         """Whether small inputs may become a large one."""
@@ -105,14 +97,26 @@ class Segment:
         """Whether several tasks have the functions, of which each has its own in plain dask."""
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
-        self.own = [step for _, step in steps if recorded and is_own(step)]
-        """Calls of the user's functions."""
         self.users = {r for r, step in steps if recorded and not known(step.function)}
         """Results of functions of the user's, which may compute what they only want checked."""
         self.guards = tuple({step.taken.register for _, step in steps if step.taken is not None})
         """Inputs that notice changes of the partial applications that were taken apart here. They
         are asked before it runs, where anything may have changed these since they were asked."""
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
+        self._begin(steps)
+
+    def _begin(self, steps: Steps) -> None:
+        """Take the functions, of whose runs nothing is known yet."""
+        self.steps = steps
+        kept = set(self.inputs).difference(self.dying) | set(self.outputs)
+        self.calling = Calling(steps, self.given, kept, self.outputs)
+        """What calls the functions as they are."""
+        self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
+        """What is called with lazy chunks."""
+        self.own = [step for _, step in steps if self.recorded and is_own(step)]
+        """Calls of the user's functions."""
+        self.remembered = Remembered()
+        """What is done with inputs of each kind."""
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
         self.apart: list[Segment] = []
@@ -137,12 +141,8 @@ class Segment:
             The calls, by the registers of their results.
         """
         made = copy.copy(self)
-        made.steps = [(r, replace(steps[r], recorded=step.recorded)) for r, step in self.steps]
-        made.calling = self.calling.of_steps(made.steps)
-        made.calls = [(r, substitute_for(s.function), s) for r, s in made.steps]
-        made.own = [step for _, step in made.steps if self.recorded and is_own(step)]
-        made.remembered = Remembered()
-        made.lent, made.cut, made.apart, made.spent, made._examination = False, None, [], None, None
+        made.lent = False
+        made._begin([(r, replace(steps[r], recorded=step.recorded)) for r, step in self.steps])
         made.cut_first()
         return made
 

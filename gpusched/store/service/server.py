@@ -152,12 +152,8 @@ class Server:
         """Give a client what was compiled after it had looked for it; return whether there is."""
         key = str(message["key"])
         path = self._kept.get(key)
-        if path is None:
-            return False
-        sealed = codefiles.read(path, kernelfiles.LEVELS) or b""
-        try:
-            codefiles.unseal(key, sealed)
-        except codefiles.DamagedCodeError:
+        sealed = None if path is None else codefiles.read(path, kernelfiles.LEVELS)
+        if sealed is None or not codefiles.is_whole(key, sealed):
             return False
         self._send(client, {"id": int(message["id"]), "first": False}, sealed)
         return True
