@@ -70,6 +70,9 @@ def _options(line: str) -> tuple[_Options, str]:
     parser.add_argument("-o", "--output", default="")
     parser.add_argument("-n", "--name", default="")
     options, rest = parser.parse_known_args(shlex.split(line), namespace=_Options())
+    unknown = next((word for word in rest if word.startswith("-")), None)
+    if unknown is not None:
+        parser.error(f"there is no option {unknown}; there are -n NAME and -o FILE")
     return options, " ".join(rest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -79,6 +80,7 @@ def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
 
     renamed = {"workers": "n_workers", "threads": "threads_per_worker"}
     arguments = {renamed.get(k, k): v for k, v in flags.items() if v is not None}
+    os.getcwd()  # Its workers start there: an error here if it was removed.
     with _told():
         check_host(flags["host"])
         request = read_gpus(gpus, cpu)
@@ -204,6 +206,10 @@ def _connecting(record: Record) -> Iterator[str]:
     yield f"  a script   gpusched run --scheduler {record.address}{flag} SCRIPT"
 
 
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 def _plain(status: Any) -> dict[str, Any]:
     record = status.record
     return {
@@ -248,7 +254,7 @@ def _details(status: Any) -> str:
     for worker in status.workers:
         used, limit = format_bytes(worker["memory"]), format_bytes(worker["memory_limit"])
         lines.append(
-            f"  worker {worker['name']}  {worker['status']}  {worker['threads']} threads  "
+            f"  worker {worker['name']}  {worker['status']}  {_threads(worker['threads'])}  "
             f"{used} of {limit}  {worker['address']}"
         )
     return "\n".join(lines)

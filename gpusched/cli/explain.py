@@ -88,8 +88,9 @@ def explain(
             text = _page(explained) if write is not None else ""
         if write is not None:
             problem = write(text)
-    _print(explained, details, as_json)
-    if watch is not None and watch.first is not None:
+    stopped = watch is not None and watch.first is not None
+    _print(explained, details, as_json, stopped)
+    if stopped:
         click.echo(_why_stopped(watch.first), err=True)
         code = STOPPED
     if problem:
@@ -135,11 +136,12 @@ def _why_stopped(write: Any) -> str:
     )
 
 
-def _print(found: Any, details: bool, as_json: bool) -> None:
+def _print(found: Any, details: bool, as_json: bool, stopped: bool) -> None:
     if as_json:
         click.echo(json.dumps([_document(each) for each in found], indent=2))
     elif not found:
-        click.echo("gpusched explain: the script computes no dask array")
+        until = " before it was ended" if stopped else ""
+        click.echo(f"gpusched explain: the script computes no dask array{until}")
     else:
         click.echo("\n\n".join(_text(each, details) for each in found))
 

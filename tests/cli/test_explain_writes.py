@@ -147,6 +147,8 @@ def test_message_says_what_and_where(gpusched: Runner) -> None:
     )
     assert "Traceback" not in done.stderr
     assert "== script.py:6" in done.stdout
+    nothing = gpusched.script('open("result", "w")', "nothing.py")
+    assert "computes no dask array before it was ended" in gpusched("explain", nothing).stdout
 
 
 def test_writes_are_allowed_with_the_flag(gpusched: Runner) -> None:

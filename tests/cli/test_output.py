@@ -28,6 +28,7 @@ def test_output_without_room_is_one_message(gpusched: Runner, command: str) -> N
         pytest.param(("run", "--profile", "out.html", "../script.py"), id="profile"),
         pytest.param(("explain", "../script.py"), id="explain"),
         pytest.param(("run", "--workers", "1", SCRIPT), id="workers"),
+        pytest.param(("cluster", "start", "gone", "--workers", "1"), id="cluster"),
     ],
 )
 def test_folder_that_was_removed_is_named(
