@@ -88,10 +88,10 @@ def explain(
             text = _page(explained) if write is not None else ""
         if write is not None:
             problem = write(text)
-    stopped = watch is not None and watch.first is not None
-    _print(explained, details, as_json, stopped)
-    if stopped:
-        click.echo(_why_stopped(watch.first), err=True)
+    stopped = watch.first if watch is not None else None
+    _print(explained, details, as_json, stopped is not None)
+    if stopped is not None:
+        click.echo(_why_stopped(stopped), err=True)
         code = STOPPED
     if problem:
         raise Failed(f"cannot write {page}: {problem}")

@@ -368,7 +368,7 @@ def test_arrays_join_to_what_they_hold_together() -> None:
     counts = np.array([[90, 90, 0, 90, 90]]).T
     parts = moments(x, (1,), 90)
     parts.squares[counts == 0] = 0
-    together = joined(parts, counts, (0,))
+    together = joined(parts, counts)
     held = x[counts[:, 0] > 0]
     np.testing.assert_allclose(together.squares, held.var() * held.size, rtol=1e-12)
     np.testing.assert_allclose(together.mean - 1e8 + together.rest, (held - 1e8).mean(), rtol=1e-9)
@@ -388,10 +388,19 @@ def test_deviations_in_another_dtype_are_dask_s(of: Callable[..., Any], dtype: s
 
 def test_moments_of_one_part_are_what_they_are() -> None:
     """No passes over results that have nothing to be joined with, as windows' are."""
-    values = RANDOM.normal(1e8, 1, (4, 30))
-    found = moments(values, (1,), np.full((4, 1), 30))
-    assert joined(found, np.full((4, 1), 30), (1,)) is found
-    halves = [moments(part, (1,), np.full((4, 1), 15)) for part in np.split(values, 2, 1)]
-    both = Moments(*(np.concatenate(each, 1) for each in zip(*halves, strict=True)))
-    again = joined(both, np.full((4, 2), 15), (1,))
-    np.testing.assert_allclose(again.squares, found.squares, rtol=1e-12)
+    found = moments(RANDOM.normal(1e8, 1, (4, 30)), (1,), 30)
+    again = joined(Moments(*(each[None] for each in found)), np.full((1, 4, 1), 30))
+    assert all(np.shares_memory(one, other) for one, other in zip(found, again, strict=True))
+
+
+@pytest.mark.parametrize("apart", [0, 1e-3, 1, 1e6])
+@pytest.mark.parametrize("first", [-1e9, 0, 1e9])
+def test_a_part_that_is_far_from_the_others_takes_no_digits(first: float, apart: float) -> None:
+    means = np.array([first, *RANDOM.normal(first + apart, apart, 15)])
+    x = means[:, None] + RANDOM.normal(0, apart or 1, (16, 40))
+    counts = np.full((16, 1), 40)
+    for values in (x, x[::-1]):
+        together = joined(moments(values, (1,), 40), counts)
+        wanted = exact(x)
+        assert error(together.squares / x.size, [wanted]) < 1e-13
+    assert joined(moments(np.full((3, 5), first), (1,), 5), counts[:3]).squares == 0

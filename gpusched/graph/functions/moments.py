@@ -17,7 +17,6 @@ import numpy as np
 from dask.array import chunk, reductions
 from dask.utils import deepmap
 
-from gpusched.adapters.arrays import concatenate2
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak
 from gpusched.emit.floatingpoint import INVALID, QUOTIENT, heeded, note
@@ -96,16 +95,17 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does, and the mean that it leaves out."""
     flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
-    device = _on_device(flat, axis)
+    device = _on_device(flat)
     if device is not None:
         total, n, mean, rest, squares = _fused(_together)(*device)
         return {"total": total, "n": n, "M": squares[..., None], "mean": mean, "rest": rest}
-    host = _on_host(pairs, flat, axis)
+    host = _on_host(flat)
     if host is None:
         return reductions.moment_combine(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                          **kwargs)  # fmt: skip
-    ns, totals, found = host
-    n, total = (np.sum(x, axis=axis, keepdims=True) for x in (ns, totals))
+    n, found = host
+    assert flat is not None
+    total = np.add.reduce(np.stack([pair["total"] for pair in flat]))
     return {"total": total, "n": n, "M": found.squares[..., None],
             "mean": found.mean, "rest": found.rest}  # fmt: skip
 
@@ -115,18 +115,18 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
     flat = None if computing_meta else _of_chunks(pairs, order, axis, dtype)
-    device = _on_device(flat, axis)
+    device = _on_device(flat)
     if device is not None and kwargs.keys() <= {"keepdims"}:
         variance = _fused(_variance, np.dtype(dtype).name)(ddof, *device)
         return variance if kwargs.get("keepdims") else variance.squeeze(axis)
-    host = _on_host(pairs, flat, axis)
+    host = _on_host(flat)
     if host is None:
         return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                      **kwargs)  # fmt: skip
-    ns, _, found = host
+    n, found = host
     # Of one number along these axes, the sum is that number, in the shape that is asked for.
     squares = found.squares.sum(axis=axis, **kwargs)
-    freedom = ns.sum(axis=axis, **kwargs) - ddof
+    freedom = n.sum(axis=axis, **kwargs) - ddof
     freedom = np.where(freedom < 0, np.nan, freedom)[()]
     return reductions.divide(squares, freedom, dtype=dtype)
 
@@ -258,56 +258,52 @@ def _unfilled_counts(counts: np.ndarray, ddof: int) -> np.ndarray:
 def _of_chunks(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | None:
     """Return the dictionaries of chunks, one after the other; None of what dask alone has.
 
-    That is all but variances of real numbers along some axes, in arrays that kernels take.
+    That is all but variances of real numbers along some axes, in arrays that kernels take, of one
+    shape that is 1 along the axes.
     """
     if np.dtype(dtype).char not in "fd" or order != 2 or type(axes) is not tuple or not axes:
         return None
     flat: list[Any] = []
     deepmap(flat.append, pairs if isinstance(pairs, list) else [pairs])
-    return flat if all(map(_is_moments, flat)) else None
+    if not all(map(_is_moments, flat)):
+        return None
+    shape = flat[0]["total"].shape
+    alike = all(pair[name].shape == shape for pair in flat for name in ("total", "n"))
+    return flat if alike and all(shape[axis] == 1 for axis in axes) else None
 
 
-def _on_host(pairs: Any, flat: list[Any] | None, axes: Any) -> tuple[Any, Any, Moments] | None:
-    """Return counts and totals of chunks side by side, and their moments together.
+def _on_host(flat: list[Any] | None) -> tuple[Any, Moments] | None:
+    """Return how many values chunks have, and their moments together.
 
     None of chunks that dask alone has, and of moments that it warns of.
     """
     if flat is None:
         return None
-    only = flat[0] if len(flat) == 1 else None
-
-    def along(value_of: Any) -> Any:
-        if only is not None:
-            return value_of(only)
-        if len(axes) == 1 and len(pairs) == len(flat):  # dask's function goes by nested lists
-            return np.concatenate([value_of(pair) for pair in flat], axis=axes[0])
-        return concatenate2(deepmap(value_of, pairs), axes=list(axes))
-
-    ns, totals = along(lambda pair: pair["n"]), along(lambda pair: pair["total"])
-    mean, rest = along(_mean), along(_rest)
-    squares = along(lambda pair: pair["M"][..., 0])
-    found = joined(Moments(mean, rest, squares), ns, axes)
-    return None if _is_beyond(found) else (ns, totals, found)
+    parts = Moments(*(
+        np.stack([value_of(pair) for pair in flat]) for value_of in (_mean, _rest, _squares)
+    ))  # fmt: skip
+    counts = np.stack([pair["n"] for pair in flat])
+    found = joined(parts, counts)
+    return None if _is_beyond(found) else (np.add.reduce(counts), found)
 
 
 TOGETHER = 8
 """Chunks whose moments one launch joins: so many arrays are its arguments, times five."""
 
 
-def _on_device(flat: list[Any] | None, axes: Any) -> list[Any] | None:
+def _on_device(flat: list[Any] | None) -> list[Any] | None:
     """Return totals, counts and moments of a few chunks on a device, one after the other.
 
-    None of chunks on the host, and of some that are longer than 1 along the axes. Nothing waits for
-    the device.
+    None of chunks on the host. Nothing waits for the device.
     """
     if flat is None:
         return None
-    device, shape = device_of(flat[0]["total"]), flat[0]["total"].shape
-    if device is None or device.can.host_memory or any(shape[axis] != 1 for axis in axes):
+    device = device_of(flat[0]["total"])
+    if device is None or device.can.host_memory:
         return None
-    if any(device_of(p["total"]) is not device or p["total"].shape != shape for p in flat):
+    if any(device_of(pair["total"]) is not device for pair in flat):
         return None
-    parts = [[pair["total"], pair["n"], _mean(pair), _rest(pair), pair["M"][..., 0]]
+    parts = [[pair["total"], pair["n"], _mean(pair), _rest(pair), _squares(pair)]
              for pair in flat]  # fmt: skip
     while len(parts) > TOGETHER:
         groups = [parts[k : k + TOGETHER] for k in range(0, len(parts), TOGETHER)]
@@ -374,6 +370,10 @@ def _mean(pair: Any) -> Any:
         if isinstance(found, np.generic):
             return np.asarray(found, np.float64)
         return found.astype(np.float64)  # CuPy's arrays stay its own.
+
+
+def _squares(pair: Any) -> Any:
+    return pair["M"][..., 0]
 
 
 def _rest(pair: Any) -> Any:
