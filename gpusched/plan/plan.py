@@ -87,7 +87,11 @@ class Allocation:
     def buffer(self, device: Device, registers: Registers) -> Any:
         """Return what a kernel writes: the array in the result's register, or a new buffer."""
         waiting = registers[self.register]
-        return self.allocate(device) if waiting is None else waiting
+        if waiting is None:
+            return self.allocate(device)
+        if self.is_filled:
+            np.copyto(waiting, self.initial, casting="unsafe")  # As `BufferPool.full`.
+        return waiting
 
     def stand_in(self, device: Device) -> Any:
         """Return an uninitialised array of the result's shape, dtype and strides."""
@@ -415,8 +419,7 @@ class Plan:
                 number = step.whole  # of which that register is another name
             elif isinstance(step, Launch) and number in written(step):
                 (found,) = (each for each in step.outputs if each.register == number)
-                writes_all = found.is_result and not found.is_filled
-                return found if writes_all and step.device.can.host_memory else None
+                return found if found.is_result and step.device.can.host_memory else None
         return None
 
     def run(self, inputs: tuple[Any, ...], into: Any = None) -> tuple[Any, float]:

@@ -118,7 +118,13 @@ def test_chunks_that_stay_whole_are_put_in_their_places(
     assert [each is found for each in arrays] == [True]
 
 
-def test_kernels_write_to_contiguous_places(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "program", [lambda x: x * 2 + 1, lambda x: (x.reshape(60, 5, 6) * 2).sum(axis=1)],
+    ids=["elementwise", "accumulated"],
+)  # fmt: skip
+def test_kernels_write_to_contiguous_places(
+    program: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     copies = 0
     put = Assembly.put
 
@@ -128,8 +134,9 @@ def test_kernels_write_to_contiguous_places(monkeypatch: pytest.MonkeyPatch) -> 
         return put(self, number, chunk, place)
 
     monkeypatch.setattr(Assembly, "put", counted)
-    x = da.from_array(numbers(), chunks=(5, 30))
-    assert np.array_equal((x * 2 + 1).compute(scheduler="sync"), numbers() * 2 + 1)
+    whole = numbers((60, 30))
+    x = da.from_array(whole, chunks=(10, 30))
+    assert np.array_equal(program(x).compute(scheduler="sync"), program(whole))
     assert copies == 1  # of the first chunk, which says what dtype all have
 
 
