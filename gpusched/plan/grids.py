@@ -8,9 +8,12 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from dask.array.core import concatenate_shaped
+from dask.array import core
+from dask.core import reshapelist
 
+from gpusched.backends import transposing
 from gpusched.backends.buffer_pool import owner
+from gpusched.backends.devices import HOST
 from gpusched.dataclass import dataclass
 from gpusched.emit.policy import NARROWEST
 from gpusched.plan.plan import Call, Register, Registers
@@ -181,9 +184,40 @@ def _rest(index: Index, along: slice, shape: Shape) -> Index:
     return (*index, along, *(slice(0, length) for length in shape[len(index) + 1 :]))
 
 
+def concatenate_shaped(arrays: Sequence[Any], shape: Sequence[int]) -> Any:
+    """Return what dask's function of this name does, with NumPy's arrays copied by blocks.
+
+    Parameters
+    ----------
+    arrays
+        Side by side in a grid, in C order.
+    shape
+        How many there are along each axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.plan.grids import concatenate_shaped
+    >>> concatenate_shaped([np.zeros((1, 2)), np.ones((1, 1))], (1, 2))
+    array([[0., 0., 1.]])
+    """
+    alike = all(type(each) is np.ndarray and each.ndim == len(shape) for each in arrays)
+    if not (alike and shape and arrays[0].dtype.kind in PLAIN):
+        return core.concatenate_shaped(arrays, shape)
+    lengths = core.chunks_from_arrays(reshapelist(shape, arrays))
+    whole = HOST.empty(tuple(map(sum, lengths)), arrays[0].dtype)
+    for place, each in zip(core.slices_from_chunks(lengths), arrays, strict=True):
+        transposing.copy(whole[place], each)
+    return whole
+
+
+PLAIN = frozenset("biufc")
+"""Kinds of dtypes whose arrays may be in used memory."""
+
+
 def is_join(function: Any) -> bool:
     """Return whether a function joins arrays side by side, in a way that a plan can do without."""
-    return function is concatenate_shaped
+    return function is concatenate_shaped or function is core.concatenate_shaped
 
 
 def grid_of(call: Call, arrays: Registers) -> Grid | None:
@@ -191,7 +225,7 @@ def grid_of(call: Call, arrays: Registers) -> Grid | None:
     parts, counts = call.args
     (register,) = call.results
     whole = arrays[register]
-    if type(whole) is not np.ndarray or whole.base is not None or not whole.flags.c_contiguous:
+    if type(whole) is not np.ndarray or owner(whole) is not whole or not whole.flags.c_contiguous:
         return None
     if whole.size == 0 or whole.ndim != len(counts):
         return None

@@ -98,6 +98,7 @@ NAMES: dict[str, dict[str, str]] = {
     "keeps": {
         "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",
         "gpusched.adapters.arrays": "concatenate2",
+        "gpusched.plan.grids": "concatenate_shaped",
         "numpy": "concatenate expand_dims reshape squeeze transpose",
     },
     "cuts": {

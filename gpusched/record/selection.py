@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.adapters.numpy import is_discrete, is_method, quantile_places
+from gpusched.backends import transposing
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
@@ -38,11 +39,6 @@ RANK = np.dtype(np.int64)
 SHORT = 1000
 """Elements of the longest lanes for which dask has a function of its own, whose arithmetic is not
 NumPy's."""
-
-
-ROWS = 256
-"""Rows whose elements are put into columns in one go, which takes half the time of all at once:
-what is read stays in the cache for the columns beside."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +120,10 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     found = unfilled(array, axes)
     if not moved.flags.c_contiguous:
         into = found.reshape(moved.shape)
-        together = ROWS if type(found) is np.ndarray else moved.shape[-1]
-        for start in range(0, moved.shape[-1], together):
-            part = (..., slice(start, start + together))
-            into[part] = moved[part]
+        if type(into) is np.ndarray:
+            transposing.copy(into, moved)
+        else:
+            into[...] = moved
     return found
 
 

@@ -19,6 +19,7 @@ import gpusched
 from gpusched.emit.floatingpoint import DIVIDE, take
 from gpusched.graph.functions.known import substitute_for
 from gpusched.plan import grids, unjoined
+from gpusched.plan.grids import is_join
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.segments import moments, reduced
 from tests.record.recording import BACKENDS, Recording, assert_same, record
@@ -83,7 +84,7 @@ def unjoined_launches(found: Recording) -> list[UnjoinedLaunch]:
 
 def joins(found: Recording) -> bool:
     """Return whether the plan joins arrays."""
-    return any(getattr(step, "function", None) is concatenate_shaped for step in found.plan.steps)
+    return any(is_join(getattr(step, "function", None)) for step in found.plan.steps)
 
 
 def stencil(u: Any) -> Any:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from dask.array.core import concatenate_shaped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends.devices import HOST
 from gpusched.graph.functions.lonejoins import recorded_join
+from gpusched.plan.grids import concatenate_shaped
 from gpusched.plan.plan import Call
 from gpusched.record import functions  # noqa: F401  NumPy's handlers
 from gpusched.record.chunk import LazyChunk

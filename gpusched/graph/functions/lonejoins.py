@@ -12,13 +12,13 @@ from dask.array.core import (
     chunks_from_arrays,
     concatenate3,
     concatenate_axes,
-    concatenate_shaped,
 )
 from dask.core import reshapelist
 
 from gpusched.adapters.arrays import concatenate2
 from gpusched.adapters.tasks import List, Task
 from gpusched.backends.devices import device_of
+from gpusched.plan.grids import concatenate_shaped
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute
 from gpusched.record.functions import own_array
@@ -91,6 +91,8 @@ def own_part(part: Any) -> Any:
     >>> own_part(np.ones((1, 1)))
     array([[1.]])
     """
+    if type(part) is np.ndarray and part.ndim:
+        return concatenate_shaped([part], (1,) * part.ndim)
     return concatenate_axes([part], [0])
 
 
@@ -102,7 +104,7 @@ def recorded_own_part(part: Any) -> Any:
 
 
 def recorded_join(arrays: Any, shape: Any) -> Any:
-    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.plan.unjoined`."""
+    """`concatenate_shaped`, which kernels may do without: see `gpusched.plan.unjoined`."""
     recorder = recorder_among(arrays)
     if recorder is None:
         return concatenate_shaped(arrays, shape)
