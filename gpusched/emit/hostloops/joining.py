@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gpusched.emit import accumulators
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest, is_heavy
@@ -13,6 +15,9 @@ from gpusched.emit.policy import (
     LABELLED_COLUMNS,
     LABELLED_LANES,
     LABELLED_ROWS,
+    LONG_RESULT,
+    MANY_ROWS,
+    SHORT_ROW,
     STATEMENTS,
 )
 
@@ -51,10 +56,31 @@ class Joining(Nest):
         start, stop = self.stretches(level)
         count = self.together
         if count > 1:
-            self.rows(level, start or "0", stop, count)
-            rows = f"({stop} - {start})" if start else stop
-            start = f"{stop} - {rows} % {count}"
+            first, rows = start or "0", f"({stop} - {start})" if start else stop
+            short = self.are_short(level)
+            self.write(f"last = {stop} - {rows} % {count}")
+            if short:
+                self.write(f"last = {first} if {short} else last")
+            self.rows(level, first, "last", count)
+            start = "last"
         self.open(f"for i{level} in range({f'{start}, {stop}' if start else stop}):")
+
+    def are_short(self, level: int) -> str:
+        """Return in source whether rows are read sooner one by one; nothing if they never are.
+
+        Rows of windows that overlap have just been read.
+        """
+        read = [x for x in self.taken if self.access(x) is Access.UNIT
+                and self.operands[x].access[level] is Access.STRIDED]  # fmt: skip
+        if not read:
+            return ""
+        widest = max(np.dtype(self.operands[x].dtype).itemsize for x in read)
+        written = sum(np.dtype(each.dtype).itemsize for each in self.kernel.outputs)
+        found = f"{SHORT_ROW // widest} < n{self.innermost} <= {LONG_RESULT // written}"
+        around = [x for x in read if level and self.operands[x].access[level - 1] is Access.STRIDED]
+        apart = [f"{x}_s{level - 1} != {x}_s{level}" for x in around]
+        many = [f"before > {MANY_ROWS}"] if self.in_stretch else []
+        return " and ".join([found, *apart, *many])
 
     def stretches(self, level: int) -> tuple[str, str]:
         """Return the first row of those to be joined, and the one behind, in source.
@@ -116,7 +142,7 @@ class Joining(Nest):
         Each is read from another place, and what they are joined to is read and written once.
         """
         before, depth = dict(self.current), self.depth
-        self.open(f"for i{level} in range({start}, {stop} - {count - 1}, {count}):")
+        self.open(f"for i{level} in range({start}, {stop}, {count}):")
         self.enter(level)
         each_row = [row0 := dict(self.current)]
         moving = [x for x in self.taken if self.operands[x].access[level] is Access.STRIDED]
@@ -215,6 +241,10 @@ class LabelledRows(Joining):
         if level == self.kernel.label_loop:
             self.parts(LABELLED_LANES if self.is_strided() else LABELLED_COLUMNS)
         super().loop(level)
+
+    def are_short(self, level: int) -> str:
+        """Return nothing: rows of one label are few."""
+        return ""
 
     def labelled_apart(self, level: int) -> list[str]:
         """Return the inputs that each of some rows reads for itself: these have the same label."""
