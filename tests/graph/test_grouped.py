@@ -213,6 +213,17 @@ def test_groups_of_complex_numbers_are_flox_s(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["max", *exhaustive("min")])
+def test_extremes_of_groups_of_objects_are_flox_s(name: str) -> None:
+    """They are filled with an object that is less or larger than any, which has no hash."""
+    data = field(missing=False).isel(x=slice(None, 2), y=slice(None, 2)).round().astype(object)
+    largest = getattr(data.groupby("time.month"), name)
+    expected, found, fused = computed(lambda: largest(method="map-reduce", engine="flox"))
+    assert fused == 0
+    assert found.dtype == expected.dtype == object
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_programs_of_groups_last_from_graph_to_graph() -> None:
     groups = in_one_chunk()
     with xr.set_options(use_numbagg=False), gpusched.enable():

@@ -599,4 +599,16 @@ def _is_known(options: dict[str, Any]) -> bool:
     """Return whether all reductions are in the table, and all options are as `Grouped` has them."""
     several = all(type(options[name]) is tuple for name in ("func", "fill_value", "dtype", "axis"))
     names = COMBINES | VARIANCES
-    return several and all(type(each) is str and each in names for each in options["func"])
+    # Objects are filled with one that is larger or less than any: it cannot be hashed.
+    return (
+        several
+        and all(type(each) is str and each in names for each in options["func"])
+        and _are_numbers(options["fill_value"])
+    )
+
+
+def _are_numbers(fills: Any) -> bool:
+    """Return whether what flox fills results with is numbers; of a variance, it is several."""
+    if type(fills) is tuple:
+        return all(map(_are_numbers, fills))
+    return fills is None or isinstance(fills, int | float | complex | np.generic)
