@@ -159,6 +159,21 @@ def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
     assert fused == 2 or (of_floats and dtype != "float32")
 
 
+def test_means_of_large_integers_are_refused_as_by_flox() -> None:
+    """Its engines raise an error where float64 may not hold the sum exactly."""
+    chunks = da.from_array(np.full((40, 3), 2**60), chunks=(40, 3))
+    data = xr.DataArray(chunks, dims=("time", "x"), coords={"week": ("time", np.arange(40) // 7)})
+    mean = data.groupby("week").mean(engine="numpy")
+    try:
+        expected = mean.compute()
+    except OverflowError:
+        with pytest.raises(OverflowError, match="exact mean"), gpusched.enable():
+            mean.compute()
+    else:
+        with gpusched.enable():
+            np.testing.assert_array_equal(mean.compute(), expected)
+
+
 @pytest.mark.slow
 def test_months_of_a_resampling_are_kernels() -> None:
     data = field().isel(x=slice(None, 20))
