@@ -161,8 +161,8 @@ def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
 
 def test_means_of_large_integers_are_refused_as_by_flox() -> None:
     """Its engines raise an error where float64 may not hold the sum exactly."""
-    chunks = da.from_array(np.full((40, 3), 2**60), chunks=(40, 3))
-    data = xr.DataArray(chunks, dims=("time", "x"), coords={"week": ("time", np.arange(40) // 7)})
+    chunks = da.from_array(np.full((400, 40), 2**60), chunks=(400, 20))
+    data = xr.DataArray(chunks, dims=("time", "x"), coords={"week": ("time", np.arange(400) // 7)})
     mean = data.groupby("week").mean(engine="numpy")
     try:
         expected = mean.compute()
