@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -100,7 +101,8 @@ def _of_complex(a: LazyChunk, combine: str, axes: tuple[int, ...]) -> Any:
     if combine == "multiply":
         for axis in axes:
             a = _product(a, axis)
-        return a
+        # NumPy's product starts from this number, which changes infinite ones and signs of zeros.
+        return _checked(a * (1 + 0j), _report_if_infinite)
     if combine not in ("maximum", "minimum", "fmax", "fmin"):
         raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
     return _extreme_of_complex(a, combine, axes)
@@ -243,10 +245,22 @@ def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
     return array
 
 
+@own("portable")
+def _report_if_infinite(array: np.ndarray) -> np.ndarray:
+    """Return products; where one is not finite, NumPy repeats the calls, whose order decides it."""
+    if not np.isfinite(array).all():
+        note(REPORTED)
+    return array
+
+
 def report_if_nan(found: LazyChunk) -> LazyChunk:
     """Record that NumPy repeats the calls where there is NaN, since it may warn of it."""
+    return _checked(found, _report_if_all_nan)
+
+
+def _checked(found: LazyChunk, check: Callable[[np.ndarray], np.ndarray]) -> LazyChunk:
     recorder = found._recorder
-    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
+    checked = recorder.made_leaf(recorder.register(found._node), check)
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 

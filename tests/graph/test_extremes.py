@@ -66,6 +66,18 @@ def test_one_kernel_for_each_chunk(name: str, axis: Any) -> None:
 
 
 @pytest.mark.usefixtures("everything_fused", "no_compiler")
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_chunks_of_nothing_but_nan_are_dask_s(dtype: str) -> None:
+    """NumPy raises an error for these, which dask handles while it computes the chunk."""
+    x = values(dtype, 6, 4)
+    x[2, :2], x[4, 2:] = np.nan, np.nan
+    chunked = da.from_array(x, chunks=(3, 2))
+    with warnings.catch_warnings(action="ignore"):
+        same(lambda: da.nanargmin(chunked * 2, axis=1))
+        same(lambda: da.nanargmax(chunked * 2, axis=1))
+
+
+@pytest.mark.usefixtures("everything_fused", "no_compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_one_kernel_where_a_function_sees_how_results_are_laid_out(name: str) -> None:
     x = da.from_array(values("f8", 6, 5, 4), chunks=(3, 5, 2))

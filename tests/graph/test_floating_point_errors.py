@@ -137,6 +137,15 @@ def test_reduction_reports_what_numpy_reports(name: str, dtype: str, axis: int |
         same(getattr(da, name)(x * 1, axis=axis), STATES[:1])
 
 
+@pytest.mark.usefixtures("everything_fused")
+def test_extremes_over_no_axes_warn_of_nothing() -> None:
+    """dask leaves NumPy's warning out while it computes a chunk: a plan runs after that."""
+    x = da.from_array(np.array([[np.nan, 1.0], [2, np.nan]]), chunks=(1, 2))
+    with warnings.catch_warnings(action="error"), gpusched.enable():
+        found = da.nanmax(x * 2, axis=()).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, x * 2)
+
+
 def silent(block: Any) -> Any:
     with np.errstate(divide="ignore"):
         first = 1 / block

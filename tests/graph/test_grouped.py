@@ -159,6 +159,21 @@ def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
     assert fused == 2 or (of_floats and dtype != "float32")
 
 
+def test_means_of_large_integers_are_refused_as_by_flox() -> None:
+    """Its engines raise an error where float64 may not hold the sum exactly."""
+    chunks = da.from_array(np.full((400, 40), 2**60), chunks=(400, 20))
+    data = xr.DataArray(chunks, dims=("time", "x"), coords={"week": ("time", np.arange(400) // 7)})
+    mean = data.groupby("week").mean(engine="numpy")
+    try:
+        expected = mean.compute()
+    except OverflowError:
+        with pytest.raises(OverflowError, match="exact mean"), gpusched.enable():
+            mean.compute()
+    else:
+        with gpusched.enable():
+            np.testing.assert_array_equal(mean.compute(), expected)
+
+
 @pytest.mark.slow
 def test_months_of_a_resampling_are_kernels() -> None:
     data = field().isel(x=slice(None, 20))
@@ -211,6 +226,17 @@ def test_groups_of_complex_numbers_are_flox_s(name: str) -> None:
     expected, found, _ = computed(lambda: getattr(groups, name)(method="map-reduce"))
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["max", *exhaustive("min")])
+def test_extremes_of_groups_of_objects_are_flox_s(name: str) -> None:
+    """They are filled with an object that is less or larger than any, which has no hash."""
+    data = field(missing=False).isel(x=slice(None, 2), y=slice(None, 2)).round().astype(object)
+    largest = getattr(data.groupby("time.month"), name)
+    expected, found, fused = computed(lambda: largest(method="map-reduce", engine="flox"))
+    assert fused == 0
+    assert found.dtype == expected.dtype == object
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_programs_of_groups_last_from_graph_to_graph() -> None:

@@ -354,6 +354,19 @@ def test_products_and_extremes(dtype: str, axis: Any) -> None:
     checked(products, z, backend="python", ulp=512)
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_products_of_infinite_numbers_are_numpy_s(fused: None, length: int) -> None:
+    """NumPy starts from 1 and goes on one after the other, which decides what is NaN."""
+    z = np.full((length, 4), 2 - 0j)
+    z[0, 1:] = complex(np.inf, 0), complex(np.nan, 1), complex(1, -np.inf)
+    program = (da.from_array(z, chunks=(length, 2)).conj() + 1).prod(axis=0)
+    with pytest.warns(RuntimeWarning, match="invalid"), gpusched.disable():
+        expected = program.compute(scheduler="sync")
+    with pytest.warns(RuntimeWarning, match="invalid"):
+        found = program.compute(scheduler="sync")
+    assert_alike(found, expected)
+
+
 def test_sums_of_segments() -> None:
     z = ordinary("complex64", 20, 6)
     checked(lambda z: np.add.reduceat(z * 2, np.array([0, 3, 11]), axis=0), z, ulp=64)

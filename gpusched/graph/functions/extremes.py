@@ -72,6 +72,8 @@ class FirstOfChunk(StandIn):
         try:
             value, place = first(recorder, self.combine, numbers, along, True)
         except UnfusibleError:
+            if self.skip:
+                raise  # dask handles NumPy's error about nothing but NaN, which a plan meets later
             value = find(array, axis=along, keepdims=True)
             place = search(array, axis=along, keepdims=True)
         else:

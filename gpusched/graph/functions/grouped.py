@@ -101,6 +101,8 @@ class GroupedWhole(StandIn):
         array = _flattened(array, by, self.axis)
         if array.dtype.kind not in REAL or array.dtype == np.float16:
             raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
+        if self.engine != "flox" and _may_be_refused(self.reduction, array):
+            raise UnfusibleError(GraphBreak.DTYPE, f"means of so many {array.dtype}")
         codes, found = groups
         result = self._result(array, codes, found.shape[0])
         return {self.name: result.astype(self.final), "groups": found}
@@ -315,6 +317,14 @@ def _reduction(agg: Any) -> str | None:
             return None
         return f"{'nan' if options['skipna'] else ''}{'std' if options['std'] else 'var'}"
     return first if type(first) is str and first in (*COMBINES, *MEANS, *RANKED) else None
+
+
+def _may_be_refused(reduction: str, array: LazyChunk) -> bool:
+    """Return whether flox's engines refuse what float64, or a difference, may not hold exactly."""
+    if array.dtype.kind not in "iu" or reduction not in (*MEANS, *MOMENTS):
+        return False
+    exact = reduction in MEANS and array.size * int(np.iinfo(array.dtype).max) <= 2**53
+    return not exact and (reduction in MEANS or array.dtype.itemsize == 8)
 
 
 def _is_missing(fill: Any) -> bool:
@@ -599,4 +609,16 @@ def _is_known(options: dict[str, Any]) -> bool:
     """Return whether all reductions are in the table, and all options are as `Grouped` has them."""
     several = all(type(options[name]) is tuple for name in ("func", "fill_value", "dtype", "axis"))
     names = COMBINES | VARIANCES
-    return several and all(type(each) is str and each in names for each in options["func"])
+    # Objects are filled with one that is larger or less than any: it cannot be hashed.
+    return (
+        several
+        and all(type(each) is str and each in names for each in options["func"])
+        and _are_numbers(options["fill_value"])
+    )
+
+
+def _are_numbers(fills: Any) -> bool:
+    """Return whether what flox fills results with is numbers; of a variance, it is several."""
+    if type(fills) is tuple:
+        return all(map(_are_numbers, fills))
+    return fills is None or isinstance(fills, int | float | complex | np.generic)

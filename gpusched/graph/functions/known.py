@@ -195,13 +195,18 @@ def owned(array: Any) -> Any:
 
 
 def _skip_nan(combine: str, plain: Callable[..., Any], x: Any, axis: Any, keepdims: Any) -> Any:
-    """dask's ``_nanmin_skip`` or ``_nanmax_skip``, which warn of nothing."""
-    if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
+    """dask's ``_nanmin_skip`` or ``_nanmax_skip``, which warn of nothing.
+
+    What they call would warn in a plan, which runs when they no longer leave warnings out.
+    """
+    if not isinstance(x, LazyChunk) or x.size == 0:
         return plain(x, axis, keepdims)
+    if not x.ndim or axis == ():
+        recorder_of(x).stop(GraphBreak.OPTION("a reduction without an axis"))
     try:
         return reduced(recorder_of(x), x, axis, keepdims=keepdims, combine=combine)
-    except UnfusibleError:
-        return plain(x, axis, keepdims)  # Which says why.
+    except UnfusibleError as error:
+        recorder_of(x).stop(error.reason)
 
 
 def _custom_nanquantile(a: Any, q: Any, axis: Any = None, method: Any = "linear",
