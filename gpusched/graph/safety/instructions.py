@@ -479,6 +479,27 @@ def _intrinsic(code: Code, i: dis.Instruction) -> Ways:
     return code.push(Kind.NEW)
 
 
+# Exceptions -----------------------------------------------------------------------------------
+
+
+_rules(
+    {
+        "PUSH_EXC_INFO": lambda code, i: code.pop(1) and code.push(Kind.OTHER, Kind.OTHER),
+        "WITH_EXCEPT_START": lambda code, i: code.push(Kind.NEW),
+        "POP_EXCEPT": lambda code, i: code.pop(1) and None,
+        "RERAISE": lambda code, i: [],
+    }
+)
+
+
+@rule("CHECK_EXC_MATCH")
+def _check_match(code: Code, i: dis.Instruction) -> Ways:
+    (of,) = code.pop(1)
+    if not (isinstance(of, Known) and of.value is AttributeError):
+        refuse(GraphBreak.OWN_HANDLES, f"handles {described(of)}")
+    return code.push(Kind.NEW)
+
+
 @rule("BEFORE_WITH")
 def _before_with(code: Code, i: dis.Instruction) -> Ways:
     (context,) = code.pop(1)
