@@ -412,6 +412,8 @@ class Code:
             return Known(found, f"{owner.name}.{name}")
         if isinstance(owner, Known) and isinstance(owner.value, np.ufunc) and name in UFUNC_METHODS:
             return Method(owner, name)
+        if owner is Kind.TYPE and name == "__name__":
+            return Kind.TEXT
         if not isinstance(owner, Known) or is_constant(owner.value):
             self.use(owner)
             if name in listed.NAMES:

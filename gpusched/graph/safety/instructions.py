@@ -129,7 +129,7 @@ def _compare(code: Code, i: dis.Instruction) -> Ways:
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
 def _format(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
-    code.use(*(kind for kind in given if not is_string(kind)))
+    code.use(*(kind for kind in given if not (is_string(kind) or kind is Kind.TYPE)))
     return code.push(Kind.TEXT)
 
 
