@@ -49,6 +49,10 @@ _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
 """The defaults of NumPy's `astype`."""
 
 
+class LackingError(AttributeError):
+    """NumPy's arrays have no attribute of that name, nor has the scalar that a chunk stands for."""
+
+
 class LazyChunk(NDArrayOperatorsMixin):
     """An array that has not been computed yet.
 
@@ -298,7 +302,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         if not hasattr(np.ndarray, name):
             if self._scalar and hasattr(self.dtype.type, name):
                 self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
-            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
+            raise LackingError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not callable(getattr(np.ndarray, name)):
             self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
         return self._delegate(name)

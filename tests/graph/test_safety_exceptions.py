@@ -10,6 +10,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from dask import delayed
 
 import gpusched
 from gpusched.graph import disable
@@ -59,7 +60,38 @@ def has_one(x: Any) -> Any:
     return tried(x) * 2
 
 
-RECORDED = [adds_or_not, ends_with, within, calls_one, has_one]
+def parts_of(x: Any, size: Any = "auto") -> tuple[int, ...]:
+    if size == "auto":
+        try:
+            chunks = x.chunks
+            return chunks[0]
+        except AttributeError:
+            size = x.shape[0] // 2
+    return (size, x.shape[0] - size)
+
+
+def asks_for_chunks(x: Any) -> Any:
+    def divided(y: Any, start: int, stop: int) -> Any:
+        try:
+            return y.blocks[start:stop]
+        except AttributeError:
+            return y[start:stop]
+
+    first, second = parts_of(x)
+    ends = [divided(np.exp(x), start, stop) for start, stop in ((0, first), (second, None))]
+    return np.concatenate(ends) + 1
+
+
+def calls_what_it_asks_for(x: Any) -> Any:
+    try:
+        function = x.blocks
+    except AttributeError:
+        return x * 2 + 1
+    return function(x)
+
+
+RECORDED = [adds_or_not, ends_with, within, calls_one, has_one, asks_for_chunks,
+            calls_what_it_asks_for]  # fmt: skip
 
 
 def computed(function: Callable[..., Any], *chunks: np.ndarray) -> list[Any]:
@@ -150,6 +182,56 @@ def test_a_handler_of_memory_errors_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Plan, "run", run)
     found = x.map_blocks(smaller, dtype=float).compute(scheduler="sync")
     np.testing.assert_array_equal(found, np.arange(12.0) * 2 + 1)
+
+
+def asks_for_what_arrays_have(x: Any) -> Any:
+    try:
+        return x.base
+    except AttributeError:
+        return x + 1
+
+
+def handles_another(x: Any) -> Any:
+    AttributeError = ValueError  # noqa: A001
+    try:
+        return x.blocks
+    except AttributeError:
+        return x + 1
+
+
+@pytest.mark.parametrize(("function", "why"), [
+    (asks_for_what_arrays_have, "uses .base of"),
+    (handles_another, "uses .blocks of"),
+])  # fmt: skip
+def test_what_is_asked_for_is_not_known(function: Any, why: str) -> None:
+    assert why in str(why_unsafe(function))
+
+
+class Parted:
+    """What has an attribute that no array has."""
+
+    blocks = 3
+
+
+def asks_another(x: Any, of: Any) -> Any:
+    try:
+        count = of.blocks
+    except AttributeError:
+        count = 1
+    return x * 2 + count
+
+
+class PartedArray(np.ndarray):
+    """An array of another class than NumPy's, which has one, too."""
+
+    blocks = 3
+
+
+@pytest.mark.parametrize("of", [delayed(Parted)(), np.arange(2.0).view(PartedArray)])
+def test_what_others_have_is_asked_of_them(of: Any) -> None:
+    x = da.from_array(np.arange(6.0), chunks=3)
+    found = x.map_blocks(asks_another, of=of, dtype=float).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.arange(6.0) * 2 + 3)
 
 
 def test_scalars_have_other_attributes_than_arrays() -> None:

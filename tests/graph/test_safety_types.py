@@ -65,7 +65,14 @@ def applies(x: Any) -> Any:
     return np.add(x, x[::-1]) * scaled(x, 3, 0) + sum(map(scaled, [x, 1])) + sorted([3, 1, 2])[0]
 
 
-SAFE = [sums_of_lists, asks_for_types, knows_its_own, asks_what_a_value_is, applies]
+def raises_with_types(x: Any) -> Any:
+    if x.ndim == 7:
+        raise TypeError(f"{type(x)} as {type(x).__name__}")
+    return x * 2 + 1
+
+
+SAFE = [sums_of_lists, asks_for_types, knows_its_own, asks_what_a_value_is, applies,
+        raises_with_types]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -94,6 +101,9 @@ UNSAFE = [
     lambda x: type("Own", (), {})() or x,
     lambda x: type(x)(x),
     lambda x: type(x),
+    lambda x: x + len(f"{type(x)}"),
+    lambda x: x + len(type(x).__name__),
+    lambda x: x * 2 if type(x).__name__ == "ndarray" else x,
     lambda x: partial(np.add, x),
     lambda x: partial(np.add, x)(x, x),
     lambda x: getattr(x, str(x.ndim), None),

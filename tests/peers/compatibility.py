@@ -4,7 +4,8 @@
 ``--missing`` those of which nothing is kept, ``--page`` none, and writes the page of what is kept
 in ``compatibility.json``. ``--before /a/checkout`` runs the tests that were run last with the
 gpusched of another checkout, whose counts stand beside the others: `tests.peers.taskcounts` counts
-all runs in the same way. It fails if a test fails fused that passes plain.
+all runs in the same way. It fails if a test fails fused that passes plain, and says where fewer
+tasks are fused, or fewer kernels launched, than was kept.
 """
 
 from __future__ import annotations
@@ -128,6 +129,18 @@ def measure_before(
     return {"commit": commit(checkout), **share_of(tasks)}
 
 
+def fewer(name: str, earlier: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Return of what there is less by a tenth than was kept of the same tests.
+
+    A task is fused however much of it a kernel computes: launches show what the share does not.
+    """
+    if any(earlier.get(each) != found[each] for each in ("release", "every", "tests")):
+        return []
+    counts = {"fused": "fused tasks", "launches": "launches"}
+    return [f"{name}: {found[each]:,} {said}, {earlier[each]:,} before"
+            for each, said in counts.items() if found[each] < 0.9 * earlier[each]]  # fmt: skip
+
+
 def share_of(tasks: dict[str, Any]) -> dict[str, int]:
     """Return how many tests have passed, how many tasks they ran, and how many were fused."""
     return {name: tasks[name] for name in ("tests", "tasks", "fused")}
@@ -227,6 +240,7 @@ def main() -> int:
             if chosen.before is None:
                 found = measure(name, package, chosen.sources, chosen.thinner)
                 failed += [f"{name}: lost {test}" for test in found["lost"]]
+                print(*fewer(name, earlier, found), sep="\n", flush=True)
                 if "before" in earlier and earlier["every"] == found["every"]:
                     found["before"] = earlier["before"]
             else:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.benchmarks.page import replace
 from tests.peers import environments
-from tests.peers.compatibility import MARK, PAGE, breaks, kept, measured, share
+from tests.peers.compatibility import MARK, PAGE, breaks, fewer, kept, measured, share
 from tests.peers.packages import PACKAGES, Package
 from tests.peers.runs import FUSED, ROOT, run_tests
 
@@ -44,6 +44,14 @@ def test_counts_of_an_earlier_gpusched_stand_beside_todays() -> None:
         row = next(line for line in measured({name: one | {"before": counts}}).splitlines()
                    if line.startswith(f"| {name} "))  # fmt: skip
         assert f"| {one['plain_tasks']:,} | {shown} | {share(one)} | 4 / {left:,} |" in row
+
+
+def test_fewer_launches_are_reported_where_the_same_tests_ran() -> None:
+    kept = {"release": "1", "every": 2, "tests": 3, "fused": 50, "launches": 7541}
+    found = kept | {"fused": 46, "launches": 3203}
+    assert fewer("it", kept, found) == ["it: 3,203 launches, 7,541 before"]
+    assert not fewer("it", kept, found | {"tests": 4})
+    assert not fewer("it", {}, found)
 
 
 def test_an_earlier_checkout_shows_its_gpusched_alone(

@@ -43,6 +43,7 @@ def describe(value: Any) -> Any:
     """Return what of an input a plan may depend on; `TypeError` if that is not known.
 
     The same is equal for equal arguments of a call, in which a register is known by its number.
+    No function of the user's is recorded with other values: these could have any attributes.
     """
     if type(value) is np.ndarray:
         return value.dtype, value.shape, value.strides

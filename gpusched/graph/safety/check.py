@@ -23,7 +23,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
 from gpusched.graph.safety import listed
-from gpusched.graph.safety.exceptions import handlers
+from gpusched.graph.safety.exceptions import entries, handlers, only_asks
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
@@ -44,6 +44,7 @@ from gpusched.graph.safety.listed import Unsafe, described, refuse
 from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import codes, instructions
 from gpusched.record.catalogue import CHANGING
+from gpusched.record.chunk import LackingError
 from gpusched.record.handlers import UFUNC_METHODS
 
 
@@ -225,6 +226,10 @@ class Code:
         self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
+        self._entries: list[tuple[Any, bool]] = []
+        """Handlers of `AttributeError` with those that Python adds, and whether they are such."""
+        self._asks = False
+        """Whether a missing attribute goes to one of the former, at this instruction."""
         self.stack: list[Any] = []
         """Before the instruction that is gone through, and after it."""
         self.variables: dict[str, Any] = {}
@@ -256,6 +261,8 @@ class Code:
             told = f"handles exceptions in a generator{self._where(self._place(own[0]))}"
             raise Unsafe(GraphBreak.OWN_HANDLES(told), placed=True)
         self.whole.outside.handles = True
+        if only_asks(self.code):
+            self._entries = [(each, each.target in own) for each in entries(self.code)]
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -301,9 +308,12 @@ class Code:
         """Go through one instruction."""
         self.stack, self.variables = list(state.stack), dict(state.variables)
         self.keywords, ways = state.keywords, None
+        self._goto_handlers(place, state)
         try:
             for instruction in parts(self.instructions[place]):
                 ways = TABLE[instruction.opname](self, instruction)
+        except LackingError:
+            return
         except Unsafe as error:
             if error.placed:
                 raise
@@ -313,6 +323,16 @@ class Code:
         for target, stack in [(None, self.stack)] if ways is None else ways:
             after = place + 1 if target is None else self._place(target)
             self._goto(after, State(tuple(stack), variables, self.keywords))
+
+    def _goto_handlers(self, place: int, state: State) -> None:
+        """Go on where an exception goes that an instruction may raise."""
+        offset, self._asks = self.instructions[place].offset, False
+        for each, is_own_handler in self._entries:
+            if each.start <= offset < each.end:
+                raised = [Kind.OTHER] * (2 if each.lasti else 1)
+                stack = (*state.stack[: each.depth], *raised)
+                self._goto(self._place(each.target), State(stack, state.variables))
+                self._asks |= is_own_handler
 
     # The stack and the variables --------------------------------------------------------------
 
@@ -377,7 +397,13 @@ class Code:
         return inside or (self.outer is not None and self.outer.is_inside(name))
 
     def attribute(self, owner: Any, name: str) -> Any:
-        """Return the kind of an attribute."""
+        """Return the kind of an attribute.
+
+        Raises
+        ------
+        LackingError
+            If no value that the function is recorded with has it, which a handler is for.
+        """
         if isinstance(owner, Known) and type(owner.value) is types.ModuleType:
             try:
                 found = self.whole.outside.entry(vars(owner.value), name)
@@ -386,12 +412,16 @@ class Code:
             return Known(found, f"{owner.name}.{name}")
         if isinstance(owner, Known) and isinstance(owner.value, np.ufunc) and name in UFUNC_METHODS:
             return Method(owner, name)
+        if owner is Kind.TYPE and name == "__name__":
+            return Kind.TEXT
         if not isinstance(owner, Known) or is_constant(owner.value):
             self.use(owner)
             if name in listed.NAMES:
                 return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
             if name in ATTRIBUTES:
                 return ATTRIBUTES[name]
+            if self._asks and not listed.is_plain_attribute(name):
+                raise LackingError
             refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
         try:
             if listed.is_listed(owner.value):

@@ -129,7 +129,7 @@ def _compare(code: Code, i: dis.Instruction) -> Ways:
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
 def _format(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(1 - dis.stack_effect(i.opcode, i.arg, jump=False))
-    code.use(*(kind for kind in given if not is_string(kind)))
+    code.use(*(kind for kind in given if not (is_string(kind) or kind is Kind.TYPE)))
     return code.push(Kind.TEXT)
 
 
@@ -476,6 +476,27 @@ def _intrinsic(code: Code, i: dis.Instruction) -> Ways:
     if "UNARY_POSITIVE" not in i.argrepr:
         refuse(GraphBreak.OWN_CODE, "does what gpusched cannot follow")
     code.taken(1)
+    return code.push(Kind.NEW)
+
+
+# Exceptions -----------------------------------------------------------------------------------
+
+
+_rules(
+    {
+        "PUSH_EXC_INFO": lambda code, i: code.pop(1) and code.push(Kind.OTHER, Kind.OTHER),
+        "WITH_EXCEPT_START": lambda code, i: code.push(Kind.NEW),
+        "POP_EXCEPT": lambda code, i: code.pop(1) and None,
+        "RERAISE": lambda code, i: [],
+    }
+)
+
+
+@rule("CHECK_EXC_MATCH")
+def _check_match(code: Code, i: dis.Instruction) -> Ways:
+    (of,) = code.pop(1)
+    if not (isinstance(of, Known) and of.value is AttributeError):
+        refuse(GraphBreak.OWN_HANDLES, f"handles {described(of)}")
     return code.push(Kind.NEW)
 
 

@@ -90,7 +90,8 @@ _ABSTRACT = {np.generic, np.number, np.integer, np.signedinteger, np.unsignedint
 """NumPy's types of which no scalar is: dtypes are compared with them."""
 CONSTANTS = SCALARS | {bool, int, float, complex, str, bytes, type(None), type(Ellipsis)}
 """Types whose values never change."""
-
+PLAIN = CONSTANTS | {list, tuple, dict, slice, frozenset, np.ndarray}
+"""Types of values that have the attributes that Python or NumPy gave them."""
 
 ATTRIBUTES = dict.fromkeys(
     [

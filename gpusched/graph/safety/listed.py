@@ -20,13 +20,38 @@ import numpy as np
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
-from gpusched.graph.safety.kinds import SCALARS, Kind, Known, Method, is_new, is_own, items_of
+from gpusched.graph.safety.kinds import (
+    PLAIN,
+    SCALARS,
+    Kind,
+    Known,
+    Method,
+    is_new,
+    is_own,
+    items_of,
+)
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.outside import Outside
+
+
+_PLAIN = (
+    *PLAIN, *map(type, ({}.keys(), {}.values(), {}.items())), AttributeError, enumerate, filter,
+    map, np.dtype, np.errstate, np.finfo, np.iinfo, np.ufunc, range, reversed, set, type,
+    types.BuiltinFunctionType, types.CellType, types.FunctionType, types.GeneratorType,
+    types.MethodType, types.ModuleType, zip,
+)  # fmt: skip
+"""Types of values that a function comes by which is given plain values and chunks."""
+
+_PLAIN_ATTRIBUTES = frozenset(name for kind in _PLAIN for name in dir(kind))
+
+
+def is_plain_attribute(name: str) -> bool:
+    """Return whether chunks, plain values or what is made of them may have an attribute."""
+    return name.startswith("__") or name in _PLAIN_ATTRIBUTES
 
 
 class Unsafe(Exception):

@@ -21,10 +21,11 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.dtypes import SUPPORTED
-from gpusched.graph.safety.kinds import ATTRIBUTES, CONSTANTS
+from gpusched.graph.safety.kinds import ATTRIBUTES, PLAIN
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.catalogue import has
 from gpusched.record.chunk import (
+    LackingError,
     LazyChunk,
     chunks_in,
     is_scalar,
@@ -44,6 +45,8 @@ def stand_in(function: Any, recorder: Recorder) -> Any:
 
     It keeps no recorder, and with it no arrays: functions hold each other until they are collected.
     """
+    if function is AttributeError:
+        return LackingError
     if any(function is each for each in _FILLING):
         return partial(_filled, ref(recorder), function)
     make = _STANDING.get(id(function))
@@ -87,7 +90,7 @@ def _ask_attribute(function: Any, value: Any, name: str, *default: Any) -> Any:
     its value.
     """
     kind = type(value)
-    if kind not in _PLAIN and kind is not LazyChunk:
+    if kind not in PLAIN and kind is not LazyChunk:
         _refuse(GraphBreak.OWN_ATTRIBUTE(f"asks a {kind.__name__} for .{name}"))
     like = _like(_numpys(value)) if kind is LazyChunk else value
     if function is getattr and hasattr(like, name):
@@ -158,9 +161,6 @@ def _converted(function: Callable[..., Any], value: Any, *args: Any, **kwargs: A
         _refuse(GraphBreak.OWN_ARGUMENTS("makes an array of one with more than a dtype"))
     return (_array if function is np.array else _as_array)(value, *args, **kwargs)
 
-
-_PLAIN = CONSTANTS | {list, tuple, dict, slice, np.ndarray}
-"""Types of values that have the attributes that Python or NumPy gave them."""
 
 _FILLING = (np.empty, np.full, np.ones, np.zeros)
 """What they make is an array of one number, and may be written to as one that is made of chunks."""
