@@ -171,6 +171,9 @@ class Kernel:
     windows: int | None = field(default=None, repr=False)
     """The loop along which the reduced loop's windows slide, each an iteration further than the one
     before, if the CPU joins what they have in common once."""
+    rows: int | None = field(default=None, repr=False)
+    """How many rows of windows that overlap are joined, where they are so few that the CPU joins
+    all at once."""
     labels: int | None = field(default=None, repr=False)
     """The input that holds the labels of a segmented reduction, or of what is read where labels
     say; `point` does not take it."""
@@ -191,6 +194,8 @@ class Kernel:
             parts.append("streamed")
         if self.windows is not None:
             parts.append(f"windows {self.windows}")
+        if self.rows is not None:
+            parts.append(f"rows {self.rows}")
         if self.labels is not None:
             parts.append(f"labels {self.labels}")
         return "|".join(parts)

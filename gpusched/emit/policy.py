@@ -69,7 +69,8 @@ PLACES = 4
 """Places of an input that blocks are taken from in turn."""
 
 JOINED_ROWS = 8
-"""Rows that are joined at once: one by one, deviations of columns take three times as long."""
+"""Rows that are joined at once: one by one, deviations of columns take three times as long. Of
+windows that have fewer, all are: weighted means of 7 days each take 0.6 of the time (AMD EPYC)."""
 
 SHORT_ROW, LONG_RESULT = 256, 8192
 """Bytes of a row that is read beyond which, and of what it is joined to up to which, rows are

@@ -19,7 +19,7 @@ from gpusched.emit.dtypes import computed
 from gpusched.emit.floatingpoint import IS_X86, OVERFLOW
 from gpusched.emit.kernel import BY_LINES, FIRSTS, Access, Input, Kernel, Output, Statement
 from gpusched.emit.operations import named
-from gpusched.emit.policy import BLOCK, ROOM, STREAMED, WINDOW_ROWS
+from gpusched.emit.policy import BLOCK, JOINED_ROWS, ROOM, STREAMED, WINDOW_ROWS
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -205,12 +205,18 @@ class KernelBuilder:
             return Empty(device, tuple(self.allocations(targets, kept, False)))
         labelled = (self.label_axis,) if self.labels is not None else ()
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
-        wide = loops.reduced[-1] or self._reduces_windows(inputs)
+        overlaps = self._reduces_windows(inputs)
+        wide = loops.reduced[-1] or overlaps
         allocations = self.allocations(targets, kept, wide)
         windows = self._windows(loops) if device.can.windows else None
         if (device.can.begins and not labelled) or windows is not None:
             allocations = [replace(each, filled=False) for each in allocations]
-        kernel = replace(self.kernel(loops, allocations, device), windows=windows)
+        few = overlaps and windows is None and device.can.windows
+        kernel = replace(
+            self.kernel(loops, allocations, device),
+            windows=windows,
+            rows=_few_rows(loops) if few else None,
+        )
         given = (
             device,
             device.compile(kernel),
@@ -367,6 +373,12 @@ class KernelBuilder:
             assert self.label_input is not None
             found[loops.strides[self.label_input].index(1)] = Access.LABELLED
         return tuple(found)
+
+
+def _few_rows(loops: Loops) -> int | None:
+    """Return how many rows are joined; None where a kernel for any number of rows is as good."""
+    rows = loops.sizes[-2] if loops.reduced[-2:] == (True, False) else 0
+    return rows if 1 < rows < JOINED_ROWS else None
 
 
 def _span(array: Any) -> int:

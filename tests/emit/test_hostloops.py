@@ -15,7 +15,7 @@ from gpusched.backends import primitives, python
 from gpusched.emit import hostloops
 from gpusched.emit.hostloops import block
 from gpusched.emit.kernel import Kernel
-from gpusched.emit.policy import BLOCK, JOINED_ROWS, PLACES
+from gpusched.emit.policy import BLOCK, JOINED_ROWS, LONG_RESULT, MANY_ROWS, PLACES, SHORT_ROW
 from gpusched.inspection.machinecode import cpu_llvm
 from gpusched.store import processors
 from tests.record.recording import BACKENDS, check, record
@@ -82,6 +82,36 @@ def test_columns_of_any_length_are_reduced(rows: int, backend: str) -> None:
     if rows:
         check(lambda a: ((a + 1).sum(axis=0), a.max(axis=0)), a[::-1], backend=backend)
         check(lambda a: (a + 1).sum(axis=1), numbers(3, rows, 5)[:, ::-1], backend=backend)
+
+
+@pytest.mark.parametrize("rows", [1, JOINED_ROWS, 3 * JOINED_ROWS + 5, 3 * MANY_ROWS + 5])
+@pytest.mark.parametrize(
+    ("function", "written", "ulp"),
+    [
+        pytest.param(lambda a: (a * 2).sum(axis=0), 8, 0, id="sum"),
+        pytest.param(lambda a: (a.max(axis=0), a.min(axis=0)), 16, 0, id="extremes"),
+        pytest.param(lambda a: np.argmax(a, axis=0), 16, 0, id="argmax"),
+        pytest.param(lambda a: np.var(a, axis=0), 24, 64, id="variance"),
+    ],
+)
+def test_rows_of_any_length_are_joined(
+    function: Callable[..., Any], written: int, ulp: int, rows: int
+) -> None:
+    """Short ones one by one, others some at once."""
+    longest = LONG_RESULT // written
+    for columns in (SHORT_ROW // 8, SHORT_ROW // 8 + 1, longest, longest + 1):
+        check(function, numbers(rows, columns, dtype="float64"), ulp=ulp)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", [2, 3, JOINED_ROWS - 1, JOINED_ROWS, JOINED_ROWS + 1])
+def test_rows_of_windows_that_overlap_are_joined_at_once(rows: int, backend: str) -> None:
+    a, weights = numbers(40, 50, dtype="float64"), np.arange(1.0, rows + 1)[:, np.newaxis]
+    windows = np.moveaxis(np.lib.stride_tricks.sliding_window_view(a, rows, axis=0), -1, 1)
+    check(lambda a, b: (a * b).sum(axis=1), windows, weights, backend=backend)
+    kernel = kernel_of(lambda a, b: (a * b).sum(axis=1), windows, weights)
+    assert kernel.rows == (rows if rows < JOINED_ROWS else None)
+    assert f"_row{min(rows, JOINED_ROWS) - 1} = shift" in hostloops.source(kernel)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

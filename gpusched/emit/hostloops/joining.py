@@ -38,7 +38,7 @@ class Joining(Nest):
 
     def at_once(self) -> int:
         """Return how many rows may be joined at once."""
-        return self.fewer(JOINED_ROWS)
+        return self.fewer(self.kernel.rows or JOINED_ROWS)
 
     def fewer(self, rows: int) -> int:
         """Return how many of some rows may be joined at once: the longer `point` is, the fewer."""

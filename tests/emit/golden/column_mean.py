@@ -11,7 +11,9 @@ def point(a, s0):
 
 def kernel(a, out, s0, n0, n1, a_s0):
     clear_floating_point_errors()
-    for i0 in range(0, n0 - 7, 8):
+    last = n0 - n0 % 8
+    last = 0 if 64 < n1 <= 2048 else last
+    for i0 in range(0, last, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
         a_0_row2 = shift(a_0, 2 * a_s0)
@@ -37,7 +39,7 @@ def kernel(a, out, s0, n0, n1, a_s0):
             out[i] = out[i] + value0
             value0 = point(a_0_row7[i], s0)
             out[i] = out[i] + value0
-    for i0 in range(n0 - n0 % 8, n0):
+    for i0 in range(last, n0):
         a_0 = shift(a, i0 * a_s0)
         for i in range(n1):
             value0 = point(a_0[i], s0)

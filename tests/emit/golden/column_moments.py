@@ -41,7 +41,9 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
                 out0[i] = value0
         for i in range(n1):
             out1[i], out2[i] = reopened(out1[i], out2[i], before)
-        for i0 in range(start, stop - 7, 8):
+        last = stop - (stop - start) % 8
+        last = start if 64 < n1 <= 341 and before > 64 else last
+        for i0 in range(start, last, 8):
             a_0 = shift(a, i0 * a_s0)
             a_0_row1 = shift(a_0, 1 * a_s0)
             a_0_row2 = shift(a_0, 2 * a_s0)
@@ -88,7 +90,7 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
                 square0 = square0 + away0 * away0
                 out1[i] = out1[i] + apart0
                 out2[i] = out2[i] + square0
-        for i0 in range(stop - (stop - start) % 8, stop):
+        for i0 in range(last, stop):
             a_0 = shift(a, i0 * a_s0)
             for i in range(n1):
                 value0, value1, value2 = point(a_0[i])

@@ -15,7 +15,9 @@ def point(a):
 
 def kernel(a, out0, out1, n0, n1, a_s0, n_before):
     clear_floating_point_errors()
-    for i0 in range(0, n0 - 7, 8):
+    last = n0 - n0 % 8
+    last = 0 if 64 < n1 <= 682 else last
+    for i0 in range(0, last, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
         a_0_row2 = shift(a_0, 2 * a_s0)
@@ -58,7 +60,7 @@ def kernel(a, out0, out1, n0, n1, a_s0, n_before):
             takes0 = is_above(value0, out0[i])
             out0[i] = value0 if takes0 else out0[i]
             out1[i] = before + 7 if takes0 else out1[i]
-    for i0 in range(n0 - n0 % 8, n0):
+    for i0 in range(last, n0):
         a_0 = shift(a, i0 * a_s0)
         before = n_before + i0
         for i in range(n1):

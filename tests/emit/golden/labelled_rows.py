@@ -23,7 +23,8 @@ def kernel(a, b, out, n0, n1, a_s0, b_s0, out_s0):
             label = b[first * b_s0]
             if label >= 0:
                 out_0 = shift(out_block, label * out_s0)
-                for i0 in range(first, stop - 3, 4):
+                last = stop - (stop - first) % 4
+                for i0 in range(first, last, 4):
                     a_0 = shift(a_block, i0 * a_s0)
                     a_0_row1 = shift(a_0, 1 * a_s0)
                     a_0_row2 = shift(a_0, 2 * a_s0)
@@ -37,7 +38,7 @@ def kernel(a, b, out, n0, n1, a_s0, b_s0, out_s0):
                         out_0[i] = out_0[i] + value0
                         value0 = point(a_0_row3[i])
                         out_0[i] = out_0[i] + value0
-                for i0 in range(stop - (stop - first) % 4, stop):
+                for i0 in range(last, stop):
                     a_0 = shift(a_block, i0 * a_s0)
                     for i in range(count):
                         value0 = point(a_0[i])
