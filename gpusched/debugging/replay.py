@@ -35,7 +35,12 @@ from gpusched.graph.running.segment import Segment
 from gpusched.graph.running.traced import Trace
 from gpusched.graph.subgraph import evaluate
 from gpusched.inspection.dry_run import unfusible
-from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
+from gpusched.inspection.places import (
+    place_of_function,
+    place_of_layer,
+    place_of_site,
+    variable_of_layer,
+)
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.tracing import RecordedAt, TracingRecorder
@@ -263,10 +268,14 @@ class Run:
         return name_of_layer(layer) if layer else ""
 
     def label(self, array: Any) -> str:
-        """Return the layer of dask's that an array is a chunk of, if it is an input, or a piece."""
+        """Return the layer of dask's that an array is a chunk of, if it is an input, or a piece.
+
+        A piece that the user has no name for has that of what it was cut off.
+        """
         origin = self.origin(array)
         if isinstance(origin, FromCall) and origin.called.reason is CUT:
-            return layer_of(origin.called.key)
+            layer = layer_of(origin.called.key)
+            return layer if variable_of_layer(layer) else self.label(origin.called.args[0])
         return layer_of(origin.key) if isinstance(origin, FromTask | Held) else ""
 
 

@@ -241,7 +241,16 @@ def _compare(
     run = cache.reference if each.reference else cache.kernels.get
     calls = run(original).call, run(version).call
     with _told_where(version, cache.source_name(version), filename):
-        return _compare_calls(original, version, made, calls, tolerance)
+        try:
+            return _compare_calls(original, version, made, calls, tolerance)
+        except (OverflowError, ZeroDivisionError, ValueError) as error:
+            # Functions of `math` and Python's numbers raise where compiled code has NaN or
+            # infinity, which later rounds compare. Loops have to come to their end first: they
+            # could write where no array is.
+            own_loops = version.edition and editions.has_loops(version.edition, "cpu")
+            if isinstance(error, MismatchError) or own_loops or not each.reference:
+                raise
+            return 0
 
 
 @contextmanager

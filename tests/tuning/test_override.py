@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -192,6 +193,14 @@ def test_mismatch_shows_inputs_expected_and_found(program: da.Array) -> None:
 def test_special_values_are_compared(program: da.Array) -> None:
     with pytest.raises(MismatchError, match="a = nan"):
         gpusched.override(kernel_of(program), lambda a, s0: (a + 1) * s0 if a == a else 0.0)
+
+
+def test_functions_of_math_are_compared_compiled_where_plain_python_raises() -> None:
+    program = da.log(A) * 2
+    with gpusched.override(kernel_of(program), lambda a: math.log(a) * 2, tolerance=1e-12):
+        np.testing.assert_allclose(program.compute(), np.log(A.compute(scheduler="sync")) * 2)
+    with pytest.raises(MismatchError):
+        gpusched.override(kernel_of(program), lambda a: math.log(abs(a)) * 2, tolerance=1e-12)
 
 
 def test_integers_are_compared_at_their_extremes() -> None:

@@ -76,7 +76,8 @@ class Joining(Nest):
             return ""
         widest = max(np.dtype(self.operands[x].dtype).itemsize for x in read)
         written = sum(np.dtype(each.dtype).itemsize for each in self.kernel.outputs)
-        found = f"{SHORT_ROW // widest} < n{self.innermost} <= {LONG_RESULT // written}"
+        length = f"n{self.innermost}"
+        found = f"{length} > {SHORT_ROW // widest} and {length} <= {LONG_RESULT // written}"
         around = [x for x in read if level and self.operands[x].access[level - 1] is Access.STRIDED]
         apart = [f"{x}_s{level - 1} != {x}_s{level}" for x in around]
         many = [f"before > {MANY_ROWS}"] if self.in_stretch else []

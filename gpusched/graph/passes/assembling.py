@@ -20,6 +20,7 @@ from dask.core import flatten
 
 from gpusched import forks
 from gpusched.adapters.tasks import Alias, Task, is_list
+from gpusched.backends import transposing
 from gpusched.graph.passes.table import Table, uses
 from gpusched.graph.programs.program import Program
 from gpusched.graph.subgraph import key_of_argument, leaves
@@ -111,7 +112,7 @@ class Assembly:
                 place = self.take(number, chunk.dtype)
             if place is None or (place.shape, place.dtype) != (chunk.shape, chunk.dtype):
                 return chunk
-            place[...] = chunk
+            transposing.copy(place, chunk)
         return place
 
     def joined(self, chunks: Sequence[Any]) -> np.ndarray | None:
@@ -135,7 +136,7 @@ class Assembly:
                 same = chunk.dtype == array.dtype and _is_plain(chunk.dtype)
                 if not same or chunk.shape != array[place].shape:
                     return None
-                array[place] = chunk
+                transposing.copy(array[place], chunk)
         return array
 
 

@@ -12,7 +12,7 @@ def point(a, s0):
 def kernel(a, out, s0, n0, n1, a_s0):
     clear_floating_point_errors()
     last = n0 - n0 % 8
-    last = 0 if 64 < n1 <= 2048 else last
+    last = 0 if n1 > 64 and n1 <= 2048 else last
     for i0 in range(0, last, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)

@@ -42,7 +42,7 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
         for i in range(n1):
             out1[i], out2[i] = reopened(out1[i], out2[i], before)
         last = stop - (stop - start) % 8
-        last = start if 64 < n1 <= 341 and before > 64 else last
+        last = start if n1 > 64 and n1 <= 341 and before > 64 else last
         for i0 in range(start, last, 8):
             a_0 = shift(a, i0 * a_s0)
             a_0_row1 = shift(a_0, 1 * a_s0)

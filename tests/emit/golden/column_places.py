@@ -16,7 +16,7 @@ def point(a):
 def kernel(a, out0, out1, n0, n1, a_s0, n_before):
     clear_floating_point_errors()
     last = n0 - n0 % 8
-    last = 0 if 64 < n1 <= 682 else last
+    last = 0 if n1 > 64 and n1 <= 682 else last
     for i0 in range(0, last, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
