@@ -1,12 +1,16 @@
 """Tasks of one form are asked once, by whoever asks."""
 
+from functools import partial
+
 import dask.array as da
 import numpy as np
 from dask.array import chunk
 
 from gpusched import enable
-from gpusched.adapters.tasks import List, Task, TaskRef
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
 from gpusched.graph.passes.chains import cuts, has_join_inside
+from gpusched.graph.programs import rewrite
+from gpusched.graph.programs.functiontraits import Functions
 from gpusched.graph.programs.templates import Forms
 
 CHUNKS = 300
@@ -60,3 +64,39 @@ def test_a_signature_is_made_once_for_all_passes(monkeypatch):
         assert float(x.compute(scheduler="sync")) == CHUNKS * 40
     joins = sum(-(-CHUNKS // 4**k) for k in range(1, 6))
     assert CHUNKS < len(made) <= CHUNKS + joins
+
+
+def weighted(x, y, weights):
+    return x * y + weights
+
+
+def calls(function, given):
+    """Return tasks that call a function with a chunk and an array each."""
+    return {
+        ("t", k): Task(("t", k), function, TaskRef(("x", k)), DataNode(None, array))
+        for k, array in enumerate(given)
+    }
+
+
+def test_what_a_function_holds_is_no_argument_of_the_next_task():
+    held, other = np.arange(4.0), np.arange(4.0) * 3
+    rewritten = rewrite.rewrite(calls(partial(weighted, weights=held), [held, other]), Functions())
+    for task, own in zip(rewritten.values(), [held, other], strict=True):
+        np.testing.assert_array_equal(task({("x", 0): held, ("x", 1): held}), held * own + held)
+
+
+def test_functions_that_hold_arrays_are_translated_once(monkeypatch):
+    asked = []
+    plain = rewrite.translated
+
+    def translated(node, functions):
+        asked.append(node)
+        return plain(node, functions)
+
+    monkeypatch.setattr(rewrite, "translated", translated)
+    given = [np.full(4, float(k)) for k in range(5)]
+    rewritten = rewrite.rewrite(calls(partial(weighted, weights=np.ones(4)), given), Functions())
+    x = np.arange(4.0)
+    for k, task in enumerate(rewritten.values()):
+        np.testing.assert_array_equal(task({("x", k): x}), x * k + 1)
+    assert len(asked) == 1

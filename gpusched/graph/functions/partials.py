@@ -175,6 +175,19 @@ class Guard:
             for level in levels(function)
         )
 
+    def held(self) -> list[Any]:
+        """Return the arguments that the partial applications hold.
+
+        Examples
+        --------
+        >>> from functools import partial
+        >>> from gpusched.graph.functions.partials import Guard
+        >>> Guard((partial(int, "11", base=2),)).held()
+        ['11', 2]
+        """
+        parts = [level for function in self.functions for level in levels(function)]
+        return [value for part in parts for value in (*part.args, *part.keywords.values())]
+
     def holds(self) -> bool:
         """Return whether they are what they were.
 

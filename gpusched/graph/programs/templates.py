@@ -22,7 +22,7 @@ Translate = Callable[[Any], Any]
 Signature = tuple[Any, ...]
 Answer = TypeVar("Answer")
 Place = int | DataNode
-"""Which of a task's inputs its program is given, or what else: a guard."""
+"""Which of a task's inputs its program is given, or what else: what a function holds, a guard."""
 Template = tuple[Program, tuple[Place, ...]]
 """What tasks of a form become."""
 _PLAIN = frozenset([int, bool, str, type(None)])
@@ -268,8 +268,10 @@ def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[Place, ...] | Non
     """Return which of a task's inputs its program's are; None if that is not known.
 
     Literals are found by their identity: one that is given twice may be two in the next task.
-    Guards belong to functions, which are the same ones for all tasks of a form.
+    Functions are the same ones for all tasks of a form, and so are their guards and what they hold.
     """
+    guards = [arg for arg in args if type(arg) is DataNode and type(arg.value) is Guard]
+    held = {id(value) for guard in guards for value in guard.value.held()}
     refs: dict[Any, int] = {}
     literals: dict[int, int] = {}
     for k, value in enumerate(inputs):
@@ -283,7 +285,12 @@ def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[Place, ...] | Non
     def place(arg: Any) -> int | DataNode:
         if type(arg) is TaskRef:
             return refs.get(arg.key, -1)
-        return arg if type(arg.value) is Guard else literals.get(id(arg.value), -1)
+        if type(arg.value) is Guard:
+            return arg
+        found = literals.get(id(arg.value))
+        if id(arg.value) in held:
+            return arg if found is None else -1
+        return -1 if found is None else found
 
     found = [place(arg) for arg in args]
     return None if any([type(k) is int and k < 0 for k in found]) else tuple(found)
