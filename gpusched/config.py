@@ -30,9 +30,22 @@ def defaults() -> dict[str, Any]:
     return content
 
 
+replaced: dict[str, Any] = {}
+"""Values that files or the environment have where a section belongs, by its dotted name: dask puts
+the defaults in their place. `gpusched.settings` raises errors for them."""
+
+
 def register() -> None:
     """Add the defaults to dask's configuration; what is set already stays."""
-    dask.config.update_defaults(defaults())
+    given = dask.config.get("gpusched", None)
+    found = defaults()
+    if not isinstance(given, Mapping | None):
+        replaced["gpusched"] = given
+    for section, values in found["gpusched"].items():
+        value = given.get(section) if isinstance(given, Mapping) else None
+        if isinstance(values, Mapping) and not isinstance(value, Mapping | None):
+            replaced[f"gpusched.{section}"] = value
+    dask.config.update_defaults(found)
 
 
 def get(key: str) -> Any:

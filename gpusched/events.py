@@ -7,6 +7,8 @@ while nobody profiles.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -75,6 +77,8 @@ class Thread(threading.local):
 
     task: Any = None
     """Key of the task that it runs, as `gpusched.profiling` sets it."""
+    is_rehearsing: bool = False
+    """Whether it goes through tasks without computing, as `rehearsing` has it."""
 
     def __init__(self) -> None:
         known = threading.current_thread()
@@ -146,6 +150,8 @@ def record(
 ) -> None:
     """Note that the calling thread did something; to be called where `active` says so."""
     here = thread
+    if here.is_rehearsing:
+        return
     key = here.task
     event = (kind, name, start, end, here.ident, here.name,
              current_key() if key is None else key, nbytes, about)  # fmt: skip
@@ -156,6 +162,27 @@ def record(
             recording.dropped += 1
 
 
+@contextmanager
+def rehearsing() -> Iterator[None]:
+    """Have nothing noted of what the calling thread does, since no chunk is computed.
+
+    Examples
+    --------
+    >>> from gpusched import events
+    >>> recording = events.start("example")
+    >>> with events.rehearsing():
+    ...     events.record("kernel", "f", 1.0, 2.0)
+    >>> events.stop("example")
+    >>> events.taken(recording)
+    []
+    """
+    outer, thread.is_rehearsing = thread.is_rehearsing, True
+    try:
+        yield
+    finally:
+        thread.is_rehearsing = outer
+
+
 def record_since(kind: str, name: str, start: float, nbytes: int = 0, about: Any = None) -> None:
     """Note what the calling thread has done from `start` until now."""
     record(kind, name, start, perf_counter(), nbytes, about)
@@ -163,6 +190,8 @@ def record_since(kind: str, name: str, start: float, nbytes: int = 0, about: Any
 
 def origin(key: Any, first: int, keys: tuple[Any, ...]) -> None:
     """Note the tasks that the calls of a program were, for the lines behind its kernels."""
+    if thread.is_rehearsing:
+        return
     for recording in active:
         if len(recording.origins) < recording.limit:
             recording.origins[key] = first, keys

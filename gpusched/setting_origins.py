@@ -41,6 +41,18 @@ def effective_settings() -> list[Setting]:
     ]
 
 
+def origin_of(name: str, value: Any) -> str:
+    """Return where a value of a setting, or what stands where a section belongs, comes from.
+
+    Examples
+    --------
+    >>> from gpusched.setting_origins import origin_of
+    >>> origin_of("gpusched.run.connect-timeout", "10s")
+    'default'
+    """
+    return _origin(name, value, _sources())
+
+
 def _sources() -> list[tuple[str, Mapping[str, Any]]]:
     """Return (origin, values) for everything that sets values, what wins first."""
     environment = [

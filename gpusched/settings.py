@@ -11,7 +11,7 @@ import dask.config
 
 from gpusched import config
 from gpusched.quantities import read_bytes, read_count, read_seconds
-from gpusched.setting_origins import effective_settings
+from gpusched.setting_origins import origin_of
 
 Kind = Callable[[str, Any], Any]
 """Reads a value; gets the setting's name, for the message of the `ValueError` that it raises."""
@@ -157,6 +157,10 @@ KINDS: dict[str, Kind] = {
 """What each setting can be, by its name below "gpusched"."""
 
 
+SECTIONS = {"gpusched", *(f"gpusched.{name.partition('.')[0]}" for name in KINDS if "." in name)}
+"""What has settings below it."""
+
+
 def check() -> None:
     """Check all settings in force.
 
@@ -175,7 +179,7 @@ def check() -> None:
     gpusched.settings.SettingError: gpusched.cluster.workers cannot be 'many': write a whole \
 number, 0 or more (set in Python)
     """
-    for error, _ in _wrong(dask.config.get("gpusched")):
+    for error, _ in _wrong(dask.config.get("gpusched", None) or {}):
         raise error from None
 
 
@@ -212,8 +216,9 @@ def check_changes(stacklevel: int = 1) -> None:
     """
     global _checked
     sections = dask.config.get("gpusched", None) or {}
-    found: list[Any] = [*sections]
-    for values in sections.values():
+    known = isinstance(sections, Mapping)
+    found: list[Any] = [*sections] if known else [sections]
+    for values in sections.values() if known else ():
         found += (*values, *values.values()) if isinstance(values, Mapping) else (values,)
     # By identity: values may have no equality, and those that are kept here are not used again.
     if len(found) == len(_checked) and all(map(operator.is_, found, _checked)):
@@ -227,34 +232,48 @@ def check_changes(stacklevel: int = 1) -> None:
 
 def _wrong(sections: Any) -> Iterator[tuple[SettingError, bool]]:
     """Yield what is wrong with settings, and whether there is a setting of that name."""
-    for name, value in _given(sections):
+    for name, value in [*config.replaced.items(), *_given(sections)]:
         try:
-            _kind(name)(f"gpusched.{name}", value)
+            _kind(name)(name, value)
         except ValueError as error:
-            found = SettingError(f"{error} ({_origin(f'gpusched.{name}')})")
+            found = SettingError(f"{error} ({_origin(name, value)})")
             yield found, not isinstance(error, _UnknownError)
 
 
 def _given(sections: Any) -> list[tuple[str, Any]]:
+    if not isinstance(sections, Mapping):
+        return [("gpusched", sections)]
     found: list[tuple[str, Any]] = []
     for section, values in sections.items():
+        name = f"gpusched.{section}".replace("_", "-")
         if isinstance(values, Mapping):
-            found += [(f"{section}.{key}".replace("_", "-"), each) for key, each in values.items()]
+            found += [(f"{name}.{key}".replace("_", "-"), each) for key, each in values.items()]
         else:
-            found.append((section.replace("_", "-"), values))
+            found.append((name, values))
     return found
 
 
 def _kind(name: str) -> Kind:
-    if name in KINDS:
-        return KINDS[name]
+    if name in SECTIONS:
+        return _section
+    known = name.removeprefix("gpusched.")
+    if known in KINDS:
+        return KINDS[known]
     import difflib  # Here, as only what does not exist needs it.
 
-    near = difflib.get_close_matches(name, KINDS, n=1)
+    near = difflib.get_close_matches(known, KINDS, n=1)
     hint = f"; did you mean gpusched.{near[0]}?" if near else ""
-    raise _UnknownError(f"there is no setting gpusched.{name}{hint}")
+    raise _UnknownError(f"there is no setting {name}{hint}")
 
 
-def _origin(name: str) -> str:
-    found = next((each.origin for each in effective_settings() if each.name == name), "unknown")
+def _section(name: str, value: Any) -> None:
+    found: Any = config.defaults()
+    for part in name.split("."):
+        found = found[part]
+    one = f"{name}.{next(iter(found))}"
+    raise ValueError(f"{name} cannot be {value!r}: it is a section, of settings such as {one}")
+
+
+def _origin(name: str, value: Any) -> str:
+    found = origin_of(name, value)
     return found if found.startswith("set in") else f"set by {found}"

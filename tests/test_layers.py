@@ -87,6 +87,7 @@ MAY_USE = {
         "config",
         "editing",
         "emit",
+        "events",
         "graph",
         "machine",
         "placed",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import dask.config
@@ -63,12 +68,44 @@ def test_setting_that_does_not_exist_gets_a_suggestion() -> None:
         settings.check()
 
 
-def test_value_instead_of_a_section_is_named() -> None:
-    with (
-        dask.config.set({"gpusched.fusion": 3}),
-        pytest.raises(settings.SettingError, match=r"no setting gpusched\.fusion"),
-    ):
-        settings.check()
+@pytest.mark.parametrize(
+    ("name", "value", "setting"),
+    [
+        ("gpusched.fusion", False, "gpusched.fusion.enabled"),
+        ("gpusched.cluster", "4 GiB", "gpusched.cluster.gpus"),
+        ("gpusched", 3, "gpusched.device"),
+    ],
+)
+def test_value_instead_of_a_section_is_named(name: str, value: Any, setting: str) -> None:
+    told = (
+        f"{name} cannot be {value!r}: it is a section, of settings such as {setting} "
+        r"(set in Python)"
+    )
+    for use in (settings.check, enable):
+        with (
+            dask.config.set({name: value}),
+            pytest.raises(settings.SettingError, match=re.escape(told)),
+        ):
+            use()
+
+
+@pytest.mark.processes
+@pytest.mark.essential
+def test_value_that_a_file_has_instead_of_a_section_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("gpusched: {inspection: false, memory: }")
+    done = subprocess.run(
+        [sys.executable, "-c", "import gpusched; print('imported'); gpusched.enable()"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DASK_CONFIG": str(tmp_path)},
+        check=False,
+    )
+    assert done.stdout == "imported\n"
+    assert (
+        "gpusched.inspection cannot be False: it is a section, of settings such as "
+        f"gpusched.inspection.call-sites (set by {file})"
+    ) in done.stderr
 
 
 def test_enabling_fusion_checks_settings() -> None:

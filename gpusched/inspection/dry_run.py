@@ -10,6 +10,7 @@ import numpy as np
 from dask.array.core import finalize
 from dask.utils import apply
 
+from gpusched import events
 from gpusched.adapters.arrays import pass_located
 from gpusched.adapters.tasks import DataNode, Task
 from gpusched.backends.devices import HOST
@@ -110,6 +111,10 @@ class Rehearser:
 
     def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
         """Return what a task does; its inputs are stood in for by `values`."""
+        with events.rehearsing():
+            return self._rehearsed(node, values)
+
+    def _rehearsed(self, node: Any, values: Mapping[Any, Any]) -> Variant:
         calls = [(layer, function) for function, _, layer in calls_in(node)]
         key = result_key(node)
         name = layer_of(key)

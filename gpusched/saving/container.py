@@ -97,12 +97,14 @@ class Reader:
 
     def __init__(self, file: BinaryIO) -> None:
         size = os.fstat(file.fileno()).st_size
-        with _reading("the archive"):
+        with _reading("it is damaged, or gpusched.save did not write it"):
             self._zip = zipfile.ZipFile(file)
             members = self._zip.infolist()
         self._members = {info.filename: info for info in members}
         if len(self._members) != len(members):
             raise CorruptFrameError("two members of the archive have the same name")
+        if MANIFEST not in self._members:
+            raise CorruptFrameError(f"gpusched.save did not write it: it has no {MANIFEST}")
         for info in members:
             _check(info, size)
         if sum(info.compress_size for info in members) > size:

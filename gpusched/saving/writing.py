@@ -61,7 +61,7 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     Raises
     ------
     TypeError
-        If what should be the path is none, or examples are given with something else than a
+        If what should be the path is not one, or examples are given with something else than a
         function.
     UnsavableError
         If a file cannot carry it: results on a cluster, open files, locks, arrays on a GPU, or a
@@ -97,7 +97,8 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(
-            f"save takes a path first, then the value: {type(path).__name__} is no path"
+            "save takes a path first, then the value: the first argument is of type "
+            f"{type(path).__name__}"
         )
     encoder = Encoder()
     about: dict[str, Any] = {"kind": "value"}

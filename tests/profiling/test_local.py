@@ -46,6 +46,18 @@ def kinds(found: Profile) -> Counter[str]:
     return Counter(span.kind for span in found.timeline.spans)
 
 
+def test_explaining_launches_nothing() -> None:
+    x = program()
+    with gpusched.profile() as found:
+        gpusched.explain(x)
+        gpusched.explain(lambda block: (block - 0.5) * 3 + block, np.ones((1000, 100)))
+    assert not launches(found)
+    with gpusched.profile() as found:
+        gpusched.explain(x)
+        x.compute()
+    assert list(launches(found).values()) == [8]
+
+
 @pytest.mark.parametrize("scheduler", ["threads", "sync"])
 def test_each_task_and_each_launch_is_there_once(scheduler: str) -> None:
     x = program()

@@ -75,6 +75,15 @@ def test_truncated(tmp_path: Path, whole: bytes, kept: float) -> None:
         describe(tmp_path / "x")
 
 
+def test_other_files_are_not_called_damaged_archives(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("x = 1\n")
+    np.savez(tmp_path / "x.npz", VALUES)
+    with pytest.raises(CorruptFrameError, match=r"damaged, or gpusched\.save did not write it"):
+        gpusched.load(tmp_path / "x.py")
+    with pytest.raises(CorruptFrameError, match=r"gpusched\.save did not write it: it has no "):
+        gpusched.load(tmp_path / "x.npz")
+
+
 def test_missing_file_is_what_open_says(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         gpusched.load(tmp_path / "x")

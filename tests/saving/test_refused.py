@@ -146,6 +146,6 @@ def test_results_on_a_cluster_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_path_comes_first(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="takes a path first, then the value: Array is no path"):
+    with pytest.raises(TypeError, match=r"takes a path first, .* argument is of type Array"):
         gpusched.save(ONES, str(tmp_path / "file"))  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
