@@ -202,17 +202,18 @@ def concatenate_shaped(arrays: Sequence[Any], shape: Sequence[int]) -> Any:
     array([[0., 0., 1.]])
     """
     alike = all(type(each) is np.ndarray and each.ndim == len(shape) for each in arrays)
-    if not (alike and shape and arrays[0].dtype.kind in PLAIN):
+    dtype = arrays[0].dtype if arrays and shape and alike else None
+    if dtype is None or dtype.kind not in PLAIN or dtype.metadata is not None:
         return core.concatenate_shaped(arrays, shape)
     lengths = core.chunks_from_arrays(reshapelist(shape, arrays))
-    whole = HOST.empty(tuple(map(sum, lengths)), arrays[0].dtype)
+    whole = HOST.empty(tuple(map(sum, lengths)), dtype)
     for place, each in zip(core.slices_from_chunks(lengths), arrays, strict=True):
         transposing.copy(whole[place], each)
     return whole
 
 
 PLAIN = frozenset("biufc")
-"""Kinds of dtypes whose arrays may be in used memory."""
+"""Kinds of dtypes whose arrays may be in used memory, which keeps no metadata."""
 
 
 def is_join(function: Any) -> bool:

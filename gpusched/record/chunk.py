@@ -49,8 +49,13 @@ _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
 """The defaults of NumPy's `astype`."""
 
 
+ASKED = "?"
+"""What a name ends in of an attribute that no array of NumPy's has, where a function handles that:
+nothing has an attribute of the name in full."""
+
+
 class LackingError(AttributeError):
-    """NumPy's arrays have no attribute of that name, nor has the scalar that a chunk stands for."""
+    """NumPy's arrays have no attribute that a function asks for, nor have its scalars."""
 
 
 class LazyChunk(NDArrayOperatorsMixin):
@@ -299,10 +304,13 @@ class LazyChunk(NDArrayOperatorsMixin):
         method = METHODS.get(name)
         if method is not None:
             return self._recorded(name, method)
+        if name.endswith(ASKED):
+            name = name.removesuffix(ASKED)
+            raise LackingError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not hasattr(np.ndarray, name):
             if self._scalar and hasattr(self.dtype.type, name):
                 self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
-            raise LackingError(f"'numpy.ndarray' object has no attribute {name!r}")
+            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not callable(getattr(np.ndarray, name)):
             self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
         return self._delegate(name)

@@ -96,3 +96,16 @@ def test_other_parts_are_left_to_dask(parts: list[Any]) -> None:
         _called(f, parts, (2, 1)) for f in (concatenate_shaped, core.concatenate_shaped)
     )
     assert (type(found), str(found)) == (type(expected), str(expected))
+
+
+def test_joins_keep_metadata() -> None:
+    """By which h5py knows enumerations, whose numbers it writes as nothing else."""
+    dtype = np.dtype("i4", metadata={"enum": {"one": 1}})
+    parts = [np.ones((300, 300), dtype)] * 2
+    for function in JOINS:
+        assert function(parts, (2, 1)).dtype.metadata == dtype.metadata
+
+
+def test_joins_of_nothing_are_dasks() -> None:
+    for function in JOINS:
+        assert function([], (0,)).shape == (0,)

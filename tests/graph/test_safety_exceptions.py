@@ -253,6 +253,45 @@ def test_scalars_have_other_attributes_than_arrays() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_lazy_chunks_have_no_attributes_of_their_own() -> None:
+    """Before, what a name stands for that arrays do not have was read of the lazy chunk."""
+
+    def asks(x: Any) -> Any:
+        try:
+            return x + x.waits + 1
+        except AttributeError:
+            x = x * 2
+        try:
+            return x + x._scalar + 1
+        except AttributeError:
+            return x * 3
+
+    x = da.from_array(np.arange(6.0), chunks=3)
+    gpusched.reset_statistics()
+    found = x.map_blocks(asks, dtype=float).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.arange(6.0) * 6)
+    assert gpusched.statistics().fused_tasks == 2
+
+
+def test_attributes_that_other_values_have_end_a_recording() -> None:
+    """What follows has not been looked at: here, it does something in each call."""
+    seen = []
+
+    def asks(x: Any) -> Any:
+        try:
+            bits = np.finfo(x.dtype).nmant
+            seen.append(bits)
+            return x * 2 + bits
+        except AttributeError:
+            return x * 2
+
+    x = da.from_array(np.arange(6.0), chunks=2)
+    y = x.map_blocks(asks, dtype=float)
+    seen.clear()
+    np.testing.assert_array_equal(y.compute(scheduler="sync"), np.arange(6.0) * 2 + 52)
+    assert seen == [52] * 3
+
+
 def generates(x: Any) -> Any:
     def parts() -> Iterator[Any]:
         try:

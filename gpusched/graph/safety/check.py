@@ -421,6 +421,7 @@ class Code:
             if name in ATTRIBUTES:
                 return ATTRIBUTES[name]
             if self._asks and not listed.is_plain_attribute(name):
+                self.whole.outside.lacking.add((self.code, name))
                 raise LackingError
             refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
         try:

@@ -14,7 +14,9 @@ the time of a histogram). What it does with the attribute is not looked at: noth
 other values than plain ones (`gpusched.graph.running.inputs.describe`), which have none of that
 name. A function that is recorded reads another class by the name of `AttributeError`, whose
 exceptions only lazy chunks raise (`gpusched.record.chunk.LackingError`); any other exception ends
-the recording as above.
+the recording as above. It also asks by another name (`gpusched.record.chunk.ASKED`), which nothing
+has: values that do have the attribute, such as the numbers of `numpy.finfo`, end the recording
+before anything is done with it.
 
 What leaves a ``with`` statement in that way has left `numpy.errstate` as it was there, which is put
 back where the recording ends (`gpusched.graph.running.traced.with_nothing_to_handle`). Code keeps
@@ -31,6 +33,7 @@ from types import CodeType
 from typing import Any
 
 from gpusched.record.bytecode import instructions
+from gpusched.record.chunk import ASKED
 
 _RESTORING = {"COPY", "POP_EXCEPT", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "SWAP"}
 """What handlers that Python itself adds put the stack and the variables back with."""
@@ -68,10 +71,19 @@ def handlers(code: CodeType) -> list[int]:
 
 
 @lru_cache(maxsize=1024)
-def without_handlers(code: CodeType) -> CodeType:
+def without_handlers(
+    code: CodeType, lacking: frozenset[tuple[CodeType, str]] = frozenset()
+) -> CodeType:
     """Return code that does the same until an exception is raised, which it does not handle.
 
     So does what is defined in it.
+
+    Parameters
+    ----------
+    code
+        The code.
+    lacking
+        Attributes that no chunk has, by the code that asks for them.
 
     Examples
     --------
@@ -92,14 +104,16 @@ def without_handlers(code: CodeType) -> CodeType:
     TypeError: unsupported operand type(s) for /: 'str' and 'int'
     """
     inner = tuple(
-        without_handlers(each) if isinstance(each, CodeType) else each for each in code.co_consts
+        without_handlers(each, lacking) if isinstance(each, CodeType) else each
+        for each in code.co_consts
     )
     stays = not handlers(code) or only_asks(code)
     table = code.co_exceptiontable if stays else b""
+    names = tuple(name + ASKED if (code, name) in lacking else name for name in code.co_names)
     same = all(new is old for new, old in zip(inner, code.co_consts, strict=True))
-    if same and table == code.co_exceptiontable:
+    if same and table == code.co_exceptiontable and names == code.co_names:
         return code
-    return code.replace(co_consts=inner, co_exceptiontable=table)
+    return code.replace(co_consts=inner, co_exceptiontable=table, co_names=names)
 
 
 def _passes_on(code: CodeType, handler: int) -> bool:

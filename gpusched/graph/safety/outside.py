@@ -66,6 +66,8 @@ class Outside:
         get them as they get chunks."""
         self.handles = False
         """Whether one of the functions handles exceptions: it is recorded without its handlers."""
+        self.lacking: set[tuple[types.CodeType, str]] = set()
+        """Attributes that no chunk has, by the code that asks for them and handles that."""
 
     def name(self, function: types.FunctionType, name: str) -> Any:
         """Return a global of a function's, or one of Python's own functions.
@@ -169,7 +171,7 @@ class Outside:
             What stands for the arrays that were read, by their identity.
         """
         read = {key: found for key, (_, found, _) in self._read.items()}
-        return Bound(read, recorder, arrays or {})
+        return Bound(read, recorder, arrays or {}, frozenset(self.lacking))
 
     @property
     def is_little(self) -> bool:
@@ -202,6 +204,8 @@ class Bound:
         Of the recording.
     arrays
         As in `Outside.bound`.
+    lacking
+        As in `Outside`.
 
     Notes
     -----
@@ -210,9 +214,10 @@ class Bound:
     collected.
     """
 
-    def __init__(self, read: Mapping[Any, Any], recorder: Recorder,
-                 arrays: Mapping[int, LazyChunk]) -> None:  # fmt: skip
+    def __init__(self, read: Mapping[Any, Any], recorder: Recorder, arrays: Mapping[int, LazyChunk],
+                 lacking: frozenset[tuple[types.CodeType, str]]) -> None:  # fmt: skip
         self._read = read
+        self._lacking = lacking
         self._recorder = recorder
         self._named: defaultdict[int, dict[str, Any]] = defaultdict(dict)
         for key, value in read.items():
@@ -262,7 +267,8 @@ class Bound:
         names["__builtins__"] = self._builtins(function)
         cells = function.__closure__ or ()
         bound = tuple([types.CellType() if id(cell) in self._read else cell for cell in cells])
-        made = types.FunctionType(without_handlers(code), names, function.__name__, None, bound)
+        code = without_handlers(code, self._lacking)
+        made = types.FunctionType(code, names, function.__name__, None, bound)
         # It may hold itself.
         self._made[id(function)] = made
         made.__defaults__ = self.value(defaults)
