@@ -236,6 +236,15 @@ def test_blocks_of_few_rows_are_along_an_axis_that_is_kept(
     assert on_blocks(calls, [x])
 
 
+def test_blocks_of_windows_are_along_an_axis_with_long_runs_of_memory() -> None:
+    x = np.zeros((1125, 20, 240), "f4")
+    calls: list[Call] = [(sliding_window_view, ("0",), {"window_shape": 30, "axis": 0}),
+                         (chunk.sum, ("1",), {"axis": (3,), "keepdims": True})]  # fmt: skip
+    found = division.Division.of(steps_of(calls, 1), (2,), {0: x})
+    assert isinstance(found, division.Division)
+    assert (found.axes[0], found.rows) == (1, 1)
+
+
 def test_whole_chunks_need_no_more_memory_than_their_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

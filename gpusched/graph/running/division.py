@@ -41,7 +41,8 @@ LEFT = 64
 blocks along another axis are better. Mean, deviation and a count of 10 chunks of 365 x 103 x 103
 take 0.73 of the processor time along the second axis (AMD EPYC)."""
 RUN = 128
-"""Elements that are next to each other in blocks along such an axis, at least."""
+"""Elements that are next to each other in blocks, at least, where any axis has blocks of so many:
+sums of 30 days of 1096 x 20 x 240 take 0.04 s along the second axis, and 0.44 along the third."""
 ALIGNED = 64
 """Elements of a multiple of every vector that NumPy's functions compute on."""
 KINDS = "biufc"
@@ -105,8 +106,8 @@ class Division:
     ) -> Division | Reason:
         """Return how to divide calls, or why that cannot be done or is not worth it.
 
-        Blocks are along the first axis of which they fit the cache, or else as small as they can
-        be. Of windows they are made whatever the order in memory is: whole arrays of them may not
+        Blocks are along the first axis of which they fit the cache and are no short runs of memory,
+        or else as small as they can be. Of windows they are made whatever the order in memory is: whole arrays of them may not
         fit.
 
         Parameters
@@ -163,7 +164,7 @@ class Division:
         kept = any(is_elementwise(step) for k, step in steps if k in outputs)
         most = 4 * tile
         axes = [axis for axis, length in enumerate(shape) if length > 1]
-        fits: list[tuple[int, int, int]] = []
+        fits: list[tuple[bool, int, int, int]] = []
         for axis in axes[:1] if kept else axes:
             inner = size // shape[axis]
             # Elementwise results have the bits of whole chunks then, and not one row, whose order
@@ -171,10 +172,11 @@ class Division:
             least = max(2, ALIGNED // math.gcd(inner, ALIGNED)) if kept else 1
             rows = max(least, tile // inner // least * least)
             if rows < shape[axis] and (rows * inner <= most or not kept):
-                fits.append((max(rows * inner, most), axis, rows))
+                short = rows * math.prod(shape[axis + 1 :]) < RUN
+                fits.append((short, max(rows * inner, most), axis, rows))
         first: Division | None = None
-        for _, axis, rows in sorted(fits):
-            if first is not None and rows * math.prod(shape[axis + 1 :]) < RUN:
+        for short, _, axis, rows in sorted(fits):
+            if first is not None and short:
                 continue
             along = _Along.of(steps, values, shape, axis)
             if along is None:
