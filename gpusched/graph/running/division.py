@@ -107,8 +107,8 @@ class Division:
         """Return how to divide calls, or why that cannot be done or is not worth it.
 
         Blocks are along the first axis of which they fit the cache and are no short runs of memory,
-        or else as small as they can be. Of windows they are made whatever the order in memory is: whole arrays of them may not
-        fit.
+        or else as small as they can be. Of windows they are made whatever the order in memory is:
+        whole arrays of them may not fit.
 
         Parameters
         ----------
