@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dask.utils import format_bytes
 
 from gpusched import config
+from gpusched.breaks import GraphBreak
 from gpusched.store.statistics import Committed, Statistics
 
 _BREAKS_SHOWN = 8
@@ -216,10 +217,11 @@ def _others(count: int) -> list[str]:
 
 
 def _apart(counted: Statistics) -> Sequence[tuple[str, str]]:
-    """Return how often gpusched left things as dask has them; each reason is for `explain`."""
-    if not counted.apart:
+    """Return how often things stayed as dask has them that could have gained; see `explain`."""
+    found = [n for (_, why), n in counted.apart.items() if why.kind is not GraphBreak.NO_GAIN]
+    if not found:
         return []
-    times = _times(counted.apart.total())
+    times = _times(sum(found))
     return [("apart", f"{times}, tasks or kernels were not put together, and ran as they are; "
                       "gpusched explain --details SCRIPT says why")]  # fmt: skip
 

@@ -413,7 +413,7 @@ def not_streamed(
     if not IS_X86:
         return GraphBreak.NO_GAIN("a processor without such instructions")
     if sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) < STREAMED:
-        return GraphBreak.SMALL("results that stay in the cache")
+        return GraphBreak.NO_GAIN("results that stay in the cache")
     if any(o.combine is not None or o.access[-1] is not Access.UNIT for o in outputs):
         return GraphBreak.NO_GAIN("results that are joined, or whose elements are not side by side")
     return None if loops.sizes[-1] >= BLOCK else GraphBreak.SMALL("rows of less than a block")

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import dask
 import pytest
 
+from gpusched.breaks import GraphBreak
 from gpusched.cli import run_cluster
 from gpusched.cli.summary import summary
 from gpusched.store.statistics import Committed, Statistics
@@ -77,7 +78,11 @@ def test_rare_reasons_are_counted_together() -> None:
 
 
 def test_what_was_not_put_together_is_one_plain_sentence() -> None:
-    apart = Counter({("batch", "chunks of unknown size"): 1200, ("tile", "few tiles"): 34})
+    apart = Counter({
+        ("batch", GraphBreak.UNKNOWN_SIZE("chunks of unknown size")): 1200,
+        ("tile", GraphBreak.SMALL("few tiles")): 34,
+        ("stream", GraphBreak.NO_GAIN("results that stay in the cache")): 8,
+    })  # fmt: skip
     assert summary(Statistics(tasks=1, apart=apart), 1.0).splitlines()[-1] == (
         "  apart     1,234 times, tasks or kernels were not put together, and ran as they are; "
         "gpusched explain --details SCRIPT says why"
