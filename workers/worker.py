@@ -193,7 +193,12 @@ class DeviceWorker(Worker):
         self.data.stop_spilling()
         closed = await super().close(*args, **kwargs)
         if not self.data.closed:
-            await asyncio.to_thread(self.data.close)
+            try:
+                await asyncio.to_thread(self.data.close)
+            except RuntimeError:
+                # While the interpreter ends, threads are not started any more.
+                if not self.data.closed:
+                    self.data.close()
         return closed
 
     async def get_data(self, comm: Any, keys: Collection[Key], who: str | None = None,

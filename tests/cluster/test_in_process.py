@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import dask
@@ -55,6 +57,23 @@ def test_closes_when_the_block_raises() -> None:
     with pytest.raises(RuntimeError, match="told"), gpusched.local() as client:
         raise RuntimeError("told")
     assert client.status == "closed"
+
+
+UNCLOSED = """
+import dask.array as da, gpusched
+cluster = gpusched.Cluster(1, 1, processes=False, dashboard_address=None)
+client = cluster.get_client()
+print(float(da.ones(10, chunks=5).sum().compute()))
+"""
+
+
+@pytest.mark.processes
+def test_ends_quietly_with_a_program_that_does_not_close_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "10.0\n"
+    assert "Error" not in done.stderr
 
 
 def test_threads() -> None:
