@@ -16,6 +16,8 @@ def log_warnings_only() -> None:
     for handler in logging.getLogger("distributed").handlers:
         handler.setLevel(max(handler.level, logging.WARNING))
     logging.getLogger("asyncio").addFilter(_is_news)
+    # Its only warning: a connection within this process was left open as the workers ended.
+    logging.getLogger("distributed.comm.inproc").setLevel(logging.ERROR)
 
 
 def log_nothing_more() -> None:
