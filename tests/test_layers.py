@@ -193,6 +193,7 @@ MAY_USE = {
     },
     "cli": {
         "adapters",
+        "breaks",
         "jobs",
         "cluster",
         "config",
