@@ -85,7 +85,7 @@ def test_annotated_tasks_are_not_cut() -> None:
 def test_why_joined_chunks_and_small_results_stay_as_they_are() -> None:
     array = da.from_array(np.ones((2000, 100)), chunks=(1000, 100)).rechunk((2000, 100))
     assert ("join", GraphBreak.READ_WHOLE) in explained((array + 1).sum(axis=0))
-    assert ("stream", GraphBreak.SMALL) in explained(rows() * 2 + 1)
+    assert ("stream", GraphBreak.NO_GAIN) in explained(rows() * 2 + 1)
 
 
 def test_every_reason_is_one_that_the_reference_has() -> None:
@@ -147,4 +147,4 @@ def test_kernels_called_on_arrays_count_what_stays_apart() -> None:
         return x + x
 
     double(np.ones(1000))
-    assert counted()["stream", GraphBreak.SMALL] == 1
+    assert counted()["stream", GraphBreak.NO_GAIN] == 1
