@@ -196,9 +196,10 @@ class DeviceWorker(Worker):
             try:
                 await asyncio.to_thread(self.data.close)
             except RuntimeError:
-                # While the interpreter ends, threads are not started any more.
-                if not self.data.closed:
-                    self.data.close()
+                if self.data.closed:
+                    raise
+                # It was not begun: while the interpreter ends, threads are not started any more.
+                self.data.close()
         return closed
 
     async def get_data(self, comm: Any, keys: Collection[Key], who: str | None = None,
