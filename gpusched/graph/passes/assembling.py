@@ -133,10 +133,11 @@ class Assembly:
             return None
         for number, (chunk, place) in enumerate(zip(chunks, self._places, strict=True)):
             if number not in inside:
+                there = array[place]
                 same = chunk.dtype == array.dtype and _is_plain(chunk.dtype)
-                if not same or chunk.shape != array[place].shape:
+                if not same or chunk.shape != there.shape:
                     return None
-                transposing.copy(array[place], chunk)
+                transposing.copy(there, chunk)
         return array
 
 

@@ -277,20 +277,14 @@ def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[Place, ...] | Non
     for k, value in enumerate(inputs):
         if type(value) is TaskRef:
             refs.setdefault(value.key, k)
-        elif id(value) in literals:
-            literals[id(value)] = -1
         else:
-            literals[id(value)] = k
+            literals[id(value)] = -1 if id(value) in literals or id(value) in held else k
 
     def place(arg: Any) -> int | DataNode:
         if type(arg) is TaskRef:
             return refs.get(arg.key, -1)
-        if type(arg.value) is Guard:
-            return arg
-        found = literals.get(id(arg.value))
-        if id(arg.value) in held:
-            return arg if found is None else -1
-        return -1 if found is None else found
+        of_function = type(arg.value) is Guard or id(arg.value) in held
+        return literals.get(id(arg.value), arg if of_function else -1)
 
     found = [place(arg) for arg in args]
     return None if any([type(k) is int and k < 0 for k in found]) else tuple(found)
