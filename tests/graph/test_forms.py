@@ -1,6 +1,7 @@
 """Tasks of one form are asked once, by whoever asks."""
 
 from functools import partial
+from unittest.mock import Mock
 
 import dask.array as da
 import numpy as np
@@ -86,17 +87,11 @@ def test_what_a_function_holds_is_no_argument_of_the_next_task():
 
 
 def test_functions_that_hold_arrays_are_translated_once(monkeypatch):
-    asked = []
-    plain = rewrite.translated
-
-    def translated(node, functions):
-        asked.append(node)
-        return plain(node, functions)
-
-    monkeypatch.setattr(rewrite, "translated", translated)
+    asked = Mock(wraps=rewrite.translated)
+    monkeypatch.setattr(rewrite, "translated", asked)
     given = [np.full(4, float(k)) for k in range(5)]
     rewritten = rewrite.rewrite(calls(partial(weighted, weights=np.ones(4)), given), Functions())
     x = np.arange(4.0)
     for k, task in enumerate(rewritten.values()):
         np.testing.assert_array_equal(task({("x", k): x}), x * k + 1)
-    assert len(asked) == 1
+    assert asked.call_count == 1

@@ -38,20 +38,6 @@ def of_dict(x, named):
     return x * named["a"] - named["b"]
 
 
-class Arguments:
-    """Draws a task's arguments: its chunk, another one, or one of a few arrays."""
-
-    def __init__(self, choose, names, pool):
-        self.choose, self.names, self.pool = choose, names, pool
-
-    def array(self):
-        return self.choose(self.pool)
-
-    def any(self, k):
-        chunks = [TaskRef((name, k)) for name in self.names]
-        return self.choose([self.array(), DataNode(None, self.array()), *chunks])
-
-
 FORMS = {
     "keyword of a partial": lambda key, x, given, f: Task(key, f[0], x, given()),
     "position of a partial": lambda key, x, given, f: Task(key, f[1], given(), x),
@@ -80,14 +66,19 @@ def test_results_are_those_of_plain_dask(form, seed):
     draw = random.Random(f"{form} {seed}")
     x, y = (da.random.default_rng(k).random(CHUNKS * LENGTH, chunks=LENGTH) * 2 for k in range(2))
     pool = [np.arange(LENGTH) * 1.5, np.arange(LENGTH) * 1.5, np.ones(LENGTH), np.float64(3)]
-    drawn = Arguments(draw.choice, (x.name, y.name), pool)
-    held, other = drawn.array(), drawn.array()
+
+    def given(k):
+        """Return an argument of a task: its chunk, another array's, or one of a few arrays."""
+        array, node = draw.choice(pool), DataNode(None, draw.choice(pool))
+        return draw.choice([array, node, TaskRef((x.name, k)), TaskRef((y.name, k))])
+
+    held, other = draw.choice(pool), draw.choice(pool)
     once = partial(weighted, held)
     functions = [
         partial(weighted, weights=held), once, partial(chosen, otherwise=held), partial(once, other)
     ]  # fmt: skip
     tasks = {
-        ("t", k): FORMS[form](("t", k), TaskRef((x.name, k)), lambda k=k: drawn.any(k), functions)
+        ("t", k): FORMS[form](("t", k), TaskRef((x.name, k)), partial(given, k), functions)
         for k in range(CHUNKS)
     }
     graph = HighLevelGraph.from_collections("t", tasks, [x, y])
