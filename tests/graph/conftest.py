@@ -9,6 +9,8 @@ import pytest
 
 from gpusched.graph import enable
 from gpusched.graph.passes import unsplitting
+from gpusched.graph.running import remembered
+from gpusched.newest import Newest
 from gpusched.store import processors
 from gpusched.store.statistics import reset_statistics
 
@@ -39,3 +41,9 @@ def plain_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(unsplitting, "threads", lambda: 2)
     with dask.config.set({"gpusched.fusion.compile": "off", "scheduler": "sync"}):
         yield
+
+
+@pytest.fixture
+def no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without plans of functions that other tests have defined with the same code."""
+    monkeypatch.setattr(remembered, "_by_content", Newest(remembered.CONTENTS))

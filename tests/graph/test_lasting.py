@@ -362,6 +362,7 @@ def test_kernels_and_ufuncs_are_recorded_once(function):
     assert recordings(compute) == 0
 
 
+@pytest.mark.usefixtures("no_plans")
 def test_safe_functions_that_hold_no_arrays_last():
     def compute():
         with enable():
@@ -372,6 +373,7 @@ def test_safe_functions_that_hold_no_arrays_last():
     np.testing.assert_allclose(compute(), np.exp(X) * 2)
 
 
+@pytest.mark.usefixtures("no_plans")
 def test_what_such_a_function_reads_is_read_each_time(monkeypatch):
     def compute():
         with enable():

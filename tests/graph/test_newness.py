@@ -17,7 +17,7 @@ SETTINGS = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.compile": "o
 
 
 @pytest.fixture(autouse=True)
-def fused() -> Iterator[None]:
+def fused(no_plans: None) -> Iterator[None]:
     with dask.config.set(SETTINGS), gpusched.enable():
         gpusched.reset_statistics()
         yield

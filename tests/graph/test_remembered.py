@@ -39,11 +39,11 @@ def test_the_plan_that_held_last_comes_first() -> None:
     assert found.plans == plans.plans[::-1]
 
 
-def test_plans_that_were_cleared_do_not_come_back() -> None:
+def test_plans_that_were_forgotten_do_not_come_back() -> None:
     """Another thread may run one of them meanwhile."""
     kept, plans = Remembered(), Plans((plan(), plan()))
     kept.add(KEY, plans)
-    kept.clear()
+    kept.forget(KEY)
     kept.held_last(KEY, plans, plans.plans[1])
     assert kept.get(KEY) is None
 
@@ -71,7 +71,7 @@ def test_news_is_given_once() -> None:
     assert kept.newness(KEY) == decisions.FIRST
     kept.add(KEY, Plans((plan(),)))
     assert kept.newness(OTHER) == "another shape of input 0"
-    kept.clear()
+    kept = kept.instead(None)
     assert kept.newness(OTHER) == decisions.CHANGED
     assert kept.newness(OTHER) == decisions.FIRST
 

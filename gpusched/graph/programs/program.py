@@ -25,6 +25,7 @@ from gpusched.graph.placement.placing import begin
 from gpusched.graph.programs.payload import named_code, pack, stand, unpack
 from gpusched.graph.running.batch import Batch
 from gpusched.graph.running.decisions import UNKNOWN, ByToken, Remaining
+from gpusched.graph.running.remembered import Content
 from gpusched.graph.running.segment import Segment
 from gpusched.graph.safety.examination import Examination
 from gpusched.newest import Newest
@@ -77,6 +78,7 @@ class Program(ByToken):
         self.segments = self._segments(steps) if segments is None else segments
         self.received = False
         """Whether another process has sent it."""
+        self._content: Any = None
         self.names: dict[tuple[str, str], Any] = {}
         """What names stood for when it was received: other processes may replace functions."""
         self.lasts = False
@@ -137,6 +139,18 @@ class Program(ByToken):
             placing.finish()
         # Whoever changes what it shows may not change what the next task reads.
         return self._for_one(lends=False)(*inputs) if shown else registers[-1]
+
+    def identify(self, content: Any) -> None:
+        """Have plans found by what the program does, its functions of the user's left out.
+
+        Parameters
+        ----------
+        content
+            Equal for programs that differ in these functions alone.
+        """
+        self._content = content
+        for number, segment in enumerate(self.segments):
+            segment.identify((content, number))
 
     @cached_property
     def _apart(self) -> list[Segment]:
@@ -228,6 +242,8 @@ class Program(ByToken):
             steps = (*self.steps[:-1], replace(self.steps[-1], shown=True))
             found = Program(steps, self.inputs, self.overrides)
             found._made_of = self
+            if self._content is not None:
+                found.identify((self._content, "shown"))
             self._shown = weakref.ref(found)
         if self.lasts:
             keep(found)
@@ -367,6 +383,8 @@ def _made(token: str, payload: bytes) -> Program:
     for program in made._batched:
         names.update(program.names)
     made._payload, made._token, made.received, made.names = payload, token, True, names
+    # Processes may have other functions of these names than they had.
+    made.identify(Content((token, tuple(map(id, names.values()))), names))
     with _lock:
         program = _restored.setdefault(token, made)
         if not stand(program.names):

@@ -48,6 +48,7 @@ from gpusched.graph.programs.showing import show
 from gpusched.graph.programs.templates import Forms, Templates, frozen, is_constant
 from gpusched.graph.running.decisions import Remaining
 from gpusched.graph.running.inputs import describe
+from gpusched.graph.running.remembered import Content
 from gpusched.plan.plan import Register, used_registers
 from gpusched.record.recorded import StandIn, sealed
 from gpusched.record.steps import ProgramStep, Taken
@@ -200,9 +201,20 @@ class _Translation:
                 (little or lasts(step.function)) and lasts((step.args, step.kwargs))
                 for step, little in zip(steps, self._little, strict=True)
             )
+            if found.lasts and any(self._little):
+                found.identify(self._content(steps))
         if found.lasts:
             keep(found)
         return found
+
+    def _content(self, steps: tuple[ProgramStep, ...]) -> Content:
+        """Return what the program does, without those functions of the user's."""
+        shape = tuple([
+            (None, *shape[1:]) if little else shape
+            for shape, little in zip(self.shape, self._little, strict=True)
+        ])  # fmt: skip
+        held = [step for step, little in zip(steps, self._little, strict=True) if not little]
+        return Content((len(self.inputs), self.recorded, shape, *self.functions.key), held)
 
     def rewritten_before(self) -> list[Any] | None:
         """Return a program and its inputs if there is nothing else; None if there is."""

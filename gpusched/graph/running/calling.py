@@ -92,7 +92,9 @@ class Calling:
         """
         self._cut_off(registers)
         # Other threads may give it up at any time.
-        if plan is not None and (inlined := plan.unfused) is not None:
+        inlined = None if plan is None else plan.unfused
+        # The plan may be one that another segment has made, of other functions of the same code.
+        if plan is not None and inlined is not None and self._calls(inlined.own):
             if _tried(inlined, registers):
                 return
             plan.unfused = None
@@ -102,6 +104,9 @@ class Calling:
             self.keep_order()
         self._in_order.run(registers)
 
+    def _calls(self, functions: tuple[Any, ...]) -> bool:
+        return all(any(step.function is each for _, step in self.steps) for each in functions)
+
     @cached_property
     def _in_order(self) -> Unfused:
         return self._unfused(arranged(self.steps))
@@ -110,7 +115,7 @@ class Calling:
         """Make the calls in their own order from now on: another one may be tried in vain."""
         self._in_order = self._unfused(self.steps)
 
-    def inlined(self, inlining: Inlining, more: int) -> Unfused:
+    def inlined(self, inlining: Inlining, more: int, users: set[int]) -> Unfused:
         """Return the calls with what users' functions have called in their place.
 
         Parameters
@@ -119,10 +124,13 @@ class Calling:
             What they have called.
         more
             Registers that this takes besides the program's.
+        users
+            Results of functions of the user's.
         """
         found = (inlining.steps.get(register, [(register, step)]) for register, step in self.steps)
         order = arranged(list(itertools.chain.from_iterable(found)))
-        return replace(self._unfused(order), more=more, inlined=True)
+        own = tuple([s.function for r, s in self.steps if r in users and r not in inlining.steps])
+        return replace(self._unfused(order), more=more, inlined=True, own=own)
 
     def _unfused(self, order: Steps) -> Unfused:
         return Unfused(order, self._last_uses(order), parts(order, self._outputs))
@@ -180,6 +188,8 @@ class Unfused:
     """Registers that they need besides the program's."""
     inlined: bool = False
     """Whether functions are what they call."""
+    own: tuple[Any, ...] = ()
+    """Functions of the user's that are called themselves."""
 
     def run(self, registers: Registers) -> bool:
         """Call the functions; return False, in the middle, where one calls what runs whole."""

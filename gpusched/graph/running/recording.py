@@ -28,6 +28,7 @@ from gpusched.record.record import Recorder
 from gpusched.store.statistics import updating
 
 if TYPE_CHECKING:
+    from gpusched.graph.running.remembered import Remembered
     from gpusched.graph.running.segment import Segment
     from gpusched.graph.safety.examination import Examination
 
@@ -49,8 +50,8 @@ class Recording:
         Of the segment, on the device if they are moved there, and of the program.
     key
         The kind of the inputs.
-    examination
-        What is known of the user's functions.
+    state
+        What is known of the user's functions, and what is remembered for these.
     short
         Whether memory is short.
     others
@@ -58,9 +59,11 @@ class Recording:
     """
 
     def __init__(self, segment: Segment, inputs: tuple[Any, ...], registers: Registers, key: Any,
-                 examination: Examination, short: bool, others: Plans | None) -> None:  # fmt: skip
+                 state: tuple[Examination, Remembered], short: bool,
+                 others: Plans | None) -> None:  # fmt: skip
         self._segment, self._inputs, self._registers = segment, inputs, registers
-        self._key, self._examination, self._others = key, examination, others
+        self._key, self._others = key, others
+        self._examination, self._remembered = state
         mode = config.word("fusion.compile")
         compiled = short and mode != tiers.OFF
         self._recorder = recorder = segment.recorder(Recorder, first_device(inputs))
@@ -83,7 +86,7 @@ class Recording:
         """Record, compute the segment's outputs into the registers, and remember how."""
         segment, recorder = self._segment, self._recorder
         take()
-        with segment.remembered.recording(self._key):
+        with self._remembered.recording(self._key):
             found = self._found(self._planned)
             if isinstance(found, Plan) and not recorder.missing:
                 self._count()
@@ -97,7 +100,7 @@ class Recording:
         if isinstance(found, Exception):
             segment.call_after(found, self._key, self._inputs, self._registers)
         elif recorder.missing:
-            segment.remembered.add(self._key, Waiting(recorder.missing))
+            self._remembered.add(self._key, Waiting(recorder.missing))
             recorder.postponed.discard()
             segment.unfused(recorder.missing, self._key, self._inputs, self._registers)
         elif self._divided and not recorder.moved:
@@ -156,7 +159,7 @@ class Recording:
         if self._inlines():
             assert self._inlining is not None
             more = self._inlining.free - len(self._registers)
-            plan.unfused = segment.calling.inlined(self._inlining, more)
+            plan.unfused = segment.calling.inlined(self._inlining, more, segment.users)
         return plan
 
     def _computed(self, plan: Plan) -> Plan:
@@ -191,7 +194,7 @@ class Recording:
 
     def _count(self) -> None:
         segment, recorder = self._segment, self._recorder
-        found = name_of(segment.steps[-1][1].function), segment.remembered.newness(self._key)
+        found = name_of(segment.steps[-1][1].function), self._remembered.newness(self._key)
         with updating() as counters:
             counters.recorded[found] += 1
             counters.breaks.update(recorder.breaks)
@@ -204,11 +207,11 @@ class Recording:
         segment, others = self._segment, self._others
         lasts = self._recorder.escape is None and segment.replayed
         if not (lasts and segment.errors == error_state() and self._examination.holds()):
-            segment.remembered.news, segment.remembered.lasts = decisions.NOT_KEPT, False
+            self._remembered.news, self._remembered.lasts = decisions.NOT_KEPT, False
             return
         self._plans = Plans((plan,)) if others is None else others.first(plan)
         waits = self._layout is not None
-        segment.remembered.add(self._key, Waiting(plan.kernels) if waits else self._plans)
+        self._remembered.add(self._key, Waiting(plan.kernels) if waits else self._plans)
 
     def _run_planned(self, plan: Plan) -> None:
         """Have the plan, or the functions, run."""
@@ -221,4 +224,4 @@ class Recording:
         if not laid_out:
             segment.called(segment.without(OTHER_LAYOUT), self._key)
         elif self._plans is not None and self._layout is not None:
-            segment.remembered.add(self._key, self._plans)
+            self._remembered.add(self._key, self._plans)

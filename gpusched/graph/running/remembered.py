@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import field
 from typing import Any
 
 from gpusched import forks
+from gpusched.dataclass import dataclass
 from gpusched.graph.running import decisions
 from gpusched.graph.running.decisions import Direct, Plans, Waiting
 from gpusched.graph.running.moved import Moved
@@ -95,11 +97,22 @@ class Remembered:
         with self._lock:
             self._found.pop(key, None)
 
-    def clear(self) -> None:
-        """Forget everything, as what functions read from outside has changed."""
-        with self._lock:
-            self.news = decisions.CHANGED if self._found else self.news
-            self._found.clear()
+    def instead(self, key: Any) -> Remembered:
+        """Return what to go by from now on, as what functions read from outside is not the same.
+
+        Parameters
+        ----------
+        key
+            Equal where what is remembered is the same, for other segments as well; None if that is
+            not known.
+        """
+        made = Remembered()
+        made.news = decisions.CHANGED if self._found else self.news
+        if key is None:
+            return made
+        found: Remembered = _by_content.setdefault(key, made)
+        _by_content[key] = found  # Used again, it is kept for longer.
+        return found
 
     def values(self) -> list[Found]:
         """Return what is remembered, the oldest first."""
@@ -116,6 +129,24 @@ class Remembered:
         alike = [each for each in known if (each[0] is Moved) == (key[0] is Moved)]
         pairs = [each[1] if each[0] is Moved else each for each in (key, *alike)]
         return decisions.newness(pairs[0], pairs[1:])
+
+
+@dataclass(frozen=True)
+class Content:
+    """What programs do, without the functions of the user's that they call."""
+
+    key: Any
+    """Equal for the same; may go by the identity of what is held."""
+    held: Any = field(compare=False)
+
+
+CONTENTS = 256
+"""Contents of segments, see there, whose plans are found again. A function may be another one for
+each graph, if it is defined within another one, or for each task, if it was sent with something
+that changes: with dask's overlap of 12 chunks and such a function, a graph takes 31 ms of processor
+time rather than 50, and such a task 0.6 ms rather than 2.7 to 4."""
+
+_by_content: Newest[Any, Remembered] = Newest(CONTENTS)
 
 
 def held(found: Found) -> int:

@@ -95,6 +95,9 @@ class Segment:
         """Whether functions that are not recorded may see the memory layout of the results."""
         self.lent = False
         """Whether several tasks have the functions, of which each has its own in plain dask."""
+        self.content: Any = None
+        """Equal for segments that do the same if functions of the user's with the same code read
+        the same; None if that is not known."""
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
         self.users = {r for r, step in steps if recorded and not known(step.function)}
@@ -115,15 +118,20 @@ class Segment:
         """What is called with lazy chunks."""
         self.own = [step for _, step in steps if self.recorded and is_own(step)]
         """Calls of the user's functions."""
-        self.remembered = Remembered()
-        """What is done with inputs of each kind."""
+        self._state = NOTHING, Remembered()
+        """What is known of the user's functions, and what is remembered for these: both at once,
+        as threads may find that another one reads something else."""
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
         self.apart: list[Segment] = []
         """What runs instead: one function of the user's stops when it is recorded."""
         self.spent: Reason | None = None
         """Why the user's function is not recorded again, as that takes too long."""
-        self._examination: Examination | None = None
+
+    @property
+    def remembered(self) -> Remembered:
+        """What is done with inputs of each kind."""
+        return self._state[1]
 
     def as_it_is(self, inputs: Sequence[Any]) -> Segment:
         """Return calls of partial applications that were changed since; or the segment itself."""
@@ -163,6 +171,17 @@ class Segment:
         given = [(r, step) for r, step in leading if step.function is getitem]
         self.cut = CutFirst(tuple(leading), self._part(rest, given))
 
+    def identify(self, content: Any) -> None:
+        """Have plans found by what equal segments have in common, see `content`."""
+        self.content = content
+        if self.cut is not None:
+            self.cut.rest.identify(self._content_of(self.cut.rest.steps))
+
+    def _content_of(self, steps: Steps) -> Any:
+        """Return the content of a part that has these steps."""
+        known = self.content is not None
+        return (self.content, tuple([register for register, _ in steps])) if known else None
+
     def divided(self, recorder: Recorder, reason: Reason) -> list[Segment]:
         """Return what runs before a call, the call, and what runs after it, each by itself.
 
@@ -196,6 +215,7 @@ class Segment:
         part = Segment(steps, tuple(sorted(needed)), outputs, True, given=given)
         part.overrides, part.remaining, part.errors = self.overrides, self.remaining, self.errors
         part.shown, part.returns = self.shown, self.returns
+        part.content = self._content_of(steps)
         return part
 
     def run_apart(self, parts: list[Segment], registers: Registers) -> None:
@@ -236,7 +256,7 @@ class Segment:
             return self._run_unsafe(registers)
         if self.cut is not None and self._run_cut(self.cut, registers, short):
             return None
-        examination = self.examined()
+        state = examination, remembered = self._now()
         inputs = (*[registers[k] for k in self.inputs], *examination.arrays)
         if examination.refused:
             return self.direct(Direct(*examination.refused), registers)
@@ -244,18 +264,18 @@ class Segment:
         if self.apart and moved is None:
             return self.run_apart(self.apart, registers)
         key = self.key(inputs, moved is not None)
-        found = self.remembered.known(key)
+        found = remembered.known(key)
         others: Plans | None = None
         if type(found) is Plans:
             if self._replayed(found, key, inputs, registers):
                 return None
             if len(found.plans) == WAYS:
                 return self.direct(self.without(OTHER_WAYS), registers, key)
-            self.remembered.news = decisions.OTHER_RESULT
+            remembered.news = decisions.OTHER_RESULT
             if found.plans[0].branches:
                 others = found
             else:
-                self.remembered.forget(key)
+                remembered.forget(key)
         elif isinstance(found, Waiting):
             if tiers.missing(found.kernels):
                 self.unfused(found.kernels, key, inputs, registers)
@@ -266,7 +286,7 @@ class Segment:
             return self.direct(found, registers)
         if moved is not None:
             inputs = moved.copies.on_device(inputs)
-        return Recording(self, inputs, registers, key, examination, short, others).run()
+        return Recording(self, inputs, registers, key, state, short, others).run()
 
     def _run_unsafe(self, registers: Registers) -> None:
         """Call functions that are not recorded, and count those that are not shown to be safe."""
@@ -478,16 +498,21 @@ class Segment:
         What they read from outside may have changed since the program was made, and may differ
         between processes: plans hold for one state of it.
         """
-        if not self.own:
-            return NOTHING
-        found = self._examination
-        if found is None or not found.holds():
-            if found is not None:
-                self.spent = None
-            found = Examination.of(self.own)
-            self.remembered.clear()
-            self._examination, self.apart = found, []
-        return found
+        return self._now()[0]
+
+    def _now(self) -> tuple[Examination, Remembered]:
+        """Return what is known of the user's functions now, and what is remembered for these."""
+        state = self._state
+        if not self.own or (state[0] is not NOTHING and state[0].holds()):
+            return state
+        if state[0] is not NOTHING:
+            self.spent = None
+        found = Examination.of(self.own)
+        alike = None if self.content is None else found.identity
+        key = None if alike is None else (self.content, alike)
+        self._state = state = found, state[1].instead(key)
+        self.apart = []
+        return state
 
     def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:
         """Return what a plan depends on, or None if that is not known.

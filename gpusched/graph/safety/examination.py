@@ -173,19 +173,29 @@ class Examination:
     """Arrays among it."""
     refused: tuple[str, Reason] | None = None
     """The name of the first function that may not, with the reason; None if all may."""
+    is_little: bool = field(default=False, compare=False)
+    """Whether neither the functions nor what they read holds arrays."""
 
     @classmethod
     def of(cls, steps: Iterable[Any]) -> Examination:
         """Examine the functions of some steps, as these call them."""
-        outsides = []
+        outsides, little = [], True
         for step in steps:
             verdict = verdict_of(step)
             outsides.append(verdict.outside)
+            little &= verdict.is_little
             if verdict.reason is not None:
                 said = said_of(step.function, verdict.reason)
                 return cls(tuple(outsides), refused=(name_of(step.function), said))
         arrays = {key: array for each in outsides for key, array in each.arrays.items()}
-        return cls(tuple(outsides), tuple(arrays.values()))
+        return cls(tuple(outsides), tuple(arrays.values()), is_little=little)
+
+    @property
+    def identity(self) -> Any:
+        """Equal for functions of equal code that read the same; None if that is not known."""
+        if self.refused is not None or not self.is_little:
+            return None
+        return tuple([outside.identity for outside in self.outsides])
 
     @property
     def handles(self) -> bool:

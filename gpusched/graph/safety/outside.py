@@ -135,7 +135,8 @@ class Outside:
 
     def registrations(self) -> None:
         """Note which types have been registered as what an abstract type stands for."""
-        self._note("registrations", abc.get_cache_token, lambda _: "registrations", operator.eq)
+        self._note("registrations", abc.get_cache_token, lambda token: ("registrations", token),
+                   operator.eq)  # fmt: skip
 
     def kernel(self, callee: Any) -> None:
         """Note a user's kernel, or what is recorded as one, which reads values from outside."""
@@ -185,8 +186,20 @@ class Outside:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The values that a function reads, to be compared and hashed."""
-        return tuple(self._parts)
+        """The values that a function reads, to be compared and hashed.
+
+        Functions that it calls are among them with their code and with what they read. They
+        themselves go by when each is read first: others of the same code do the same.
+        """
+        numbers: dict[int, int] = {}
+
+        def named(part: Any) -> Any:
+            if type(part) is tuple:
+                return tuple(map(named, part))
+            called = type(part) is types.FunctionType and id(part) in self._read
+            return ("function", numbers.setdefault(id(part), len(numbers))) if called else part
+
+        return tuple(map(named, self._parts))
 
 
 class Bound:
@@ -363,17 +376,21 @@ def is_little(value: Any, within: tuple[Any, ...] = ()) -> bool:
     if type(value) is tuple:
         return all([is_little(each, within) for each in value])
     if isinstance(value, types.FunctionType):
-        # Of others than modules, the names go with the functions.
-        module = sys.modules.get(value.__module__)
-        if module is None or vars(module) is not value.__globals__:
-            return False
-        held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()),
+        held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()), *_names(value),
                 *vars(value).values(), *_annotations(value))  # fmt: skip
         inner = (*within, value)
         return any(value is each for each in within) or is_little(held, inner)
     if isinstance(value, types.ModuleType | types.CodeType):
         return True
     return value is MISSING or is_constant(value) or found_by_name(value)
+
+
+def _names(function: types.FunctionType) -> list[Any]:
+    """Return what goes with a function as its globals, unless these are a module's."""
+    module, names = sys.modules.get(function.__module__), function.__globals__
+    if module is not None and vars(module) is names:
+        return []
+    return [value for name, value in names.items() if name != "__builtins__"]
 
 
 def _annotations(function: types.FunctionType) -> list[Any]:
