@@ -443,7 +443,8 @@ def test_arrays_that_functions_read_are_let_go(name, monkeypatch):
         (Made, False),
         (Made(), False),
         (partial(twice, 1), False),
-        (eval("lambda x: x", {}), False),
+        (eval("lambda x: x", {}), True),
+        (eval("lambda x: x", {"array": X}), False),
     ],
 )
 def test_what_is_little(value, expected):
@@ -469,3 +470,10 @@ def test_a_function_that_holds_itself_is_little():
         return x if x is None else recursive(None)
 
     assert is_little(recursive)
+
+
+def test_functions_of_one_namespace_are_each_asked_for_once():
+    names = {}
+    for k in range(40):
+        exec(f"def f{k}(x): return x", names)
+    assert is_little(names["f0"])

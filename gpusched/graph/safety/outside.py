@@ -177,7 +177,7 @@ class Outside:
     @property
     def is_little(self) -> bool:
         """Whether nothing was read whose memory matters, should somebody keep it."""
-        return all(is_little(value) for _, value, _ in self._read.values())
+        return is_little(tuple([value for _, value, _ in self._read.values()]))
 
     @property
     def is_code(self) -> bool:
@@ -356,15 +356,15 @@ def _frozen_parts(callee: Any) -> Any:
     return callee.parts() if isinstance(callee, Freezable) else recorded_form(callee)
 
 
-def is_little(value: Any, within: tuple[Any, ...] = ()) -> bool:
+def is_little(value: Any, seen: set[int] | None = None) -> bool:
     """Return whether a value is a constant, a module or a function, or holds only such values.
 
     Parameters
     ----------
     value
         The value.
-    within
-        Functions that hold it.
+    seen
+        Ids of functions that were asked for already, as they may hold each other.
 
     Examples
     --------
@@ -373,13 +373,16 @@ def is_little(value: Any, within: tuple[Any, ...] = ()) -> bool:
     >>> is_little((1, "one", np.exp)), is_little(np.ones(3)), is_little([1])
     (True, False, False)
     """
+    seen = set() if seen is None else seen
     if type(value) is tuple:
-        return all([is_little(each, within) for each in value])
+        return all(is_little(each, seen) for each in value)
     if isinstance(value, types.FunctionType):
+        if id(value) in seen:
+            return True
+        seen.add(id(value))
         held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()), *_names(value),
                 *vars(value).values(), *_annotations(value))  # fmt: skip
-        inner = (*within, value)
-        return any(value is each for each in within) or is_little(held, inner)
+        return is_little(held, seen)
     if isinstance(value, types.ModuleType | types.CodeType):
         return True
     return value is MISSING or is_constant(value) or found_by_name(value)
