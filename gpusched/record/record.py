@@ -396,6 +396,7 @@ class Recorder:
         """
         registers = self.contents
         if not copies:
+            self._must_not_see(args, kwargs)
             self._must_be_portable(function)
             args, kwargs = owning(self, args), owning(self, kwargs)
         read = used_registers(args) | used_registers(kwargs)
@@ -431,6 +432,14 @@ class Recorder:
         if waits:
             self.postponed.add(step)
         return leaves[0] if single else type(found)(leaves)
+
+    def _must_not_see(self, args: Any, kwargs: Any) -> None:
+        """Stop if what a function gives depends on whether an array has gaps in memory.
+
+        NumPy's order A is another one for a piece of an array than for an array of its own.
+        """
+        if any(type(each) is str and each in ("A", "a") for each in (*args, *kwargs.values())):
+            self.stop(GraphBreak.OPTION("the order in which a chunk is in memory"))
 
     def _must_be_portable(self, function: Callable[..., Any]) -> None:
         """Stop if a function is to be called on arrays that are copies of NumPy's on the device."""
