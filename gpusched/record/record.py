@@ -142,6 +142,8 @@ class Recorder:
         """Floating-point errors of numbers that the program computes besides its chunks."""
         self.items = 0
         """How many items of chunks the function has gone through that is recorded."""
+        self.enforces = False
+        """Whether `numpy.errstate` has more done than a warning given for errors of some calls."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
         self.followed: Calls | None = None
@@ -210,8 +212,10 @@ class Recorder:
 
     def heeded_errors(self, errors: int) -> int:
         """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
-        if errors and self.moved and errors & enforced():
-            self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+        if errors and errors & enforced():
+            if self.moved:
+                self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+            self.enforces = True
         return errors and errors & heeded()
 
     def interned(self, key: Any, make: Callable[[], Node], like: Node | None = None) -> Node:
