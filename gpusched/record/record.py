@@ -66,6 +66,9 @@ CALLS = 4096
 """How many calls of chunks a function of the user's may make while it is recorded: that takes some
 100 us for each, and the plan keeps what comes of them."""
 
+_OF_MEMORY = ("A", "K", "a", "k")
+"""NumPy's names of such orders."""
+
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
@@ -438,11 +441,11 @@ class Recorder:
         return leaves[0] if single else type(found)(leaves)
 
     def _must_not_see(self, args: Any, kwargs: Any) -> None:
-        """Stop if what a function gives depends on whether an array has gaps in memory.
+        """Stop if what a function gives depends on how an array is in memory: in orders A and K.
 
-        NumPy's order A is another one for a piece of an array than for an array of its own.
+        A piece of an array has gaps, and another order than what is computed of the piece alone.
         """
-        if any(type(each) is str and each in ("A", "a") for each in (*args, *kwargs.values())):
+        if any(type(each) is str and each in _OF_MEMORY for each in (*args, *kwargs.values())):
             self.stop(GraphBreak.OPTION("the order in which a chunk is in memory"))
 
     def _must_be_portable(self, function: Callable[..., Any]) -> None:
