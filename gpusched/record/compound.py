@@ -13,7 +13,7 @@ from operator import itemgetter
 import numpy as np
 
 from gpusched.dataclass import dataclass
-from gpusched.plan.expression import Leaf, Node
+from gpusched.plan.expression import Leaf, Node, Reduce, Scan
 from gpusched.plan.grids import seen
 from gpusched.plan.kernelbuilder import Part
 from gpusched.plan.layout import axis_order
@@ -130,6 +130,8 @@ def assembled(recorder: Recorder, parts: Sequence[tuple[Box, Node]], like: Node)
     steps = tuple(math.prod(shape[k + 1 :]) for k in axes)
     before: int | None = None
     for index, node in parts:
+        if isinstance(node, Reduce) and not isinstance(node, Scan):
+            recorder.register(node)  # The loops over what is reduced are not those over a part.
         gather_apart(recorder, [node])
         computed = recorder.done.get(id(node))
         if computed is not None and not isinstance(node, Leaf):

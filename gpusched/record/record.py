@@ -66,6 +66,9 @@ CALLS = 4096
 """How many calls of chunks a function of the user's may make while it is recorded: that takes some
 100 us for each, and the plan keeps what comes of them."""
 
+_OF_MEMORY = ("A", "K", "a", "k")
+"""NumPy's names of such orders."""
+
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
@@ -142,6 +145,8 @@ class Recorder:
         """Floating-point errors of numbers that the program computes besides its chunks."""
         self.items = 0
         """How many items of chunks the function has gone through that is recorded."""
+        self.enforces = False
+        """Whether `numpy.errstate` has more done than a warning given for errors of some calls."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
         self.followed: Calls | None = None
@@ -210,8 +215,10 @@ class Recorder:
 
     def heeded_errors(self, errors: int) -> int:
         """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
-        if errors and self.moved and errors & enforced():
-            self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+        if errors and errors & enforced():
+            if self.moved:
+                self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+            self.enforces = True
         return errors and errors & heeded()
 
     def interned(self, key: Any, make: Callable[[], Node], like: Node | None = None) -> Node:
@@ -396,6 +403,7 @@ class Recorder:
         """
         registers = self.contents
         if not copies:
+            self._must_not_see(args, kwargs)
             self._must_be_portable(function)
             args, kwargs = owning(self, args), owning(self, kwargs)
         read = used_registers(args) | used_registers(kwargs)
@@ -431,6 +439,14 @@ class Recorder:
         if waits:
             self.postponed.add(step)
         return leaves[0] if single else type(found)(leaves)
+
+    def _must_not_see(self, args: Any, kwargs: Any) -> None:
+        """Stop if what a function gives depends on how an array is in memory: in orders A and K.
+
+        A piece of an array has gaps, and another order than what is computed of the piece alone.
+        """
+        if any(type(each) is str and each in _OF_MEMORY for each in (*args, *kwargs.values())):
+            self.stop(GraphBreak.OPTION("the order in which a chunk is in memory"))
 
     def _must_be_portable(self, function: Callable[..., Any]) -> None:
         """Stop if a function is to be called on arrays that are copies of NumPy's on the device."""

@@ -179,8 +179,9 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     node = node_operand(recorder, a)
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
-    if dtype is not None and np.dtype(dtype).kind != "f":
-        raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
+    # NumPy takes deviations of complex numbers from a mean of what such a dtype keeps of them.
+    if dtype is not None and (np.dtype(dtype).kind != "f" or node.dtype.kind == "c"):
+        raise UnfusibleError(GraphBreak.DTYPE, f"variance of {node.dtype} in dtype {dtype}")
     if dtype is None and node.dtype.kind == "c":
         dtype = part(node.dtype)
     kept = np.dtype(dtype or node.dtype)

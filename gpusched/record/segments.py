@@ -78,7 +78,9 @@ def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtyp
         initial: Any = None) -> LazyChunk:  # fmt: skip
     """Do what `reduced` does, by labels as kernels take them."""
     recorder, node = array._recorder, array._node
-    value = recorder.cast(node, node.dtype if dtype is None else np.dtype(dtype))
+    if combine.startswith("logical"):
+        node = recorder.cast(node, np.dtype(bool))  # which 0.5 is, and no integer
+    value = recorder.cast(node, array.dtype if dtype is None else np.dtype(dtype))
     if initial is None:
         own = part(value.dtype) if value.dtype.kind == "c" else value.dtype
         initial = identity_value(combine, own)
@@ -132,11 +134,17 @@ def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1, skip: boo
     recorder.flush([number._node, total._node])  # in one kernel
     total = held_in(total, dtype)
     # Nothing is computed from here to the sums: only they leave out what has a label below 0.
-    away = wide - at(total / np.maximum(number, 1), marks, axis)
+    # But what one label chooses is computed at once (`gpusched.record.views.gather`).
+    places = recorder.derived(marks, _not_negative) if marks.shape == (1,) else marks
+    away = wide - at(total / np.maximum(number, 1), places, axis)
     away = np.where(np.isnan(away), 0.0, away) if skip else away
     apart, squares = add(away, np.float64), add(np.square(away), np.float64)
     recorder.flush([apart._node, squares._node])
     return Moments(number, total, held_in(corrected(squares, apart, number), dtype))
+
+
+def _not_negative(labels: np.ndarray) -> np.ndarray:
+    return np.maximum(labels, 0)
 
 
 def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:

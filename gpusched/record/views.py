@@ -98,7 +98,8 @@ def _pushed(recorder: Recorder, node: Node, shape: tuple[int, ...], change: Chan
         return node
     if id(node) not in moved:
         if isinstance(node, Apply) and id(node) not in recorder.done:
-            recorder.views.again.add(id(node))
+            if not recorder.enforces:  # An error may be raised for what is cut off.
+                recorder.views.again.add(id(node))
             arguments = tuple(_pushed(recorder, a, shape, change, moved) for a in node.arguments)
             moved[id(node)] = recorder.applied(node.operation, arguments, node.dtype, node.output,
                                                node.reports, node)  # fmt: skip

@@ -206,7 +206,13 @@ def half(block: Any) -> Any:
     return np.divmod(block, 0)[1] + 1
 
 
-@pytest.mark.parametrize("function", [checked, left, half])
+def checked_of_more(block: Any) -> Any:
+    with np.errstate(all="raise"):
+        found = 1 / block
+    return found[2::3] * 2
+
+
+@pytest.mark.parametrize("function", [checked, checked_of_more, left, half])
 def test_values_that_a_function_does_not_use_are_reported(function: Callable[..., Any]) -> None:
     same(chunk([1.0, 0.0, 3.0] * 40).map_blocks(function, dtype=float, meta=np.empty(0)))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Any
 
 import dask.array as da
@@ -20,7 +22,7 @@ from gpusched.graph.functions.grouped import Grouped, grouped_for, keeps_groups
 from tests.tiers import exhaustive
 
 xr = pytest.importorskip("xarray")
-pytest.importorskip("flox", reason="pip install flox")
+flox = pytest.importorskip("flox", reason="pip install flox")
 
 DAYS = 400
 
@@ -467,6 +469,61 @@ def test_results_of_chunks_are_joined_to_flox_s_bits(seed: int, name: str, aggre
         pairs = [{"groups": labels, "intermediates": tuple(map(result, dtypes))}
                  for _ in range(random.integers(1, 17))]  # fmt: skip
     check_joined(given, pairs)
+
+
+FUNCTIONS = ["sum", "nansum", "prod", "nanprod", "mean", "nanmean", "max", "nanmax", "min",
+             "nanmin", "any", "all", "count", "var", "nanvar", "std", "nanstd"]  # fmt: skip
+
+
+def any_groups(draw: Random, engines: tuple[str, ...]) -> Any:
+    """Return reductions of groups by flox: with any function, dtype, labels and chunks."""
+    shape = draw.choice([1, 3]), draw.choice([4, 6, 9])
+    values = np.array([draw.randint(-3, 4) for _ in range(np.prod(shape))]).reshape(shape)
+    dtype = draw.choice(["f8", "f4", "i8", "u1", "?"])
+    given = (values / 2 if dtype[0] == "f" else abs(values)).astype(dtype)
+    if dtype[0] == "f":
+        given[values < draw.choice([-9, -2, 1])] = draw.choice([np.nan, np.nan, np.inf])
+    labels = np.array([draw.randrange(draw.choice([1, 2, 4])) for _ in range(shape[1])], float)
+    labels[values[0] == 4] = draw.choice([np.nan, 1])
+    options: dict[str, Any] = {"func": draw.choice(FUNCTIONS)}
+    options["engine"] = draw.choice(engines)
+    options["method"] = draw.choice([None, "map-reduce", "blockwise", "cohorts"])
+    options["fill_value"] = draw.choice([None, None, 0, np.nan, 7.5])
+    options["min_count"] = draw.choice([None, None, 1, 2])
+    options["expected_groups"] = draw.choice([None, None, np.array([0, 1, 2]), np.array([0, 9])])
+    options["dtype"] = draw.choice([None, None, None, "f8", "i8"])
+    chunks = da.from_array(given, chunks=(1, draw.choice([2, 3, shape[1]])))
+    return flox.groupby_reduce(chunks, labels, **options)[0]
+
+
+@pytest.mark.usefixtures("everything_fused", "no_compiler")
+@pytest.mark.parametrize(
+    "engines", [("flox", "numpy"), *exhaustive(("numbagg",), ("flox", "numpy", "numbagg"))]
+)
+@pytest.mark.parametrize("seed", [0, *exhaustive(*range(1, 20))])
+def test_any_groups_are_those_of_flox(seed: int, engines: tuple[str, ...]) -> None:
+    if "numbagg" in engines:
+        pytest.importorskip("numbagg", reason="pip install numbagg")
+    draw, found = Random(seed), Counter[type]()
+    while found.total() < 30:
+        try:
+            program = any_groups(draw, engines)
+        except Exception:  # noqa: BLE001, S112  of several kinds
+            continue  # flox has no such reduction.
+        outcomes = []
+        for switch in (gpusched.disable, gpusched.enable):
+            with switch(), warnings.catch_warnings(action="ignore"):
+                try:
+                    outcomes.append(program.compute(scheduler="sync"))
+                except Exception as error:  # noqa: BLE001  which is compared
+                    outcomes.append(type(error))
+        expected, other = outcomes
+        found[type(expected)] += 1
+        assert type(other) is type(expected)
+        if isinstance(expected, np.ndarray):
+            assert other.dtype == expected.dtype
+            np.testing.assert_allclose(other, expected, 1e-5, 1e-6)
+    assert found[np.ndarray] > 15
 
 
 def arrays_of(found: Any) -> list[Any]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 
+from gpusched import enable
 from gpusched.graph.safety.examination import examined
 from gpusched.graph.safety.kinds import Kind
 from gpusched.plan.expression import UnrecordableError
@@ -59,3 +62,27 @@ def moving_sum(x: Any) -> Any:
 
 def test_a_moving_sum() -> None:
     assert_safe(moving_sum, np.arange(12.0).reshape(6, 2))
+
+
+REDUCED = {
+    "z = np.zeros((4, 1)); z[:] = x.sum(axis=0)": (3, 4, 1),
+    "z = np.zeros(x.shape[0]); z[:] = x.sum(axis=1)": (3, 4),
+    "z = np.zeros((3, 1), int); z[:] = x.argmax(axis=1, keepdims=True)": (3, 4),
+    "z = np.zeros((3, 1), 'f4'); z[:] = x.astype('f4').sum(axis=1, keepdims=True)": (3, 4),
+}
+
+
+@pytest.mark.parametrize("program", REDUCED)
+def test_reductions_are_assigned(program: str) -> None:
+    """Sums were written by the loops over what is added up: to other places, or not at all."""
+    names: dict[str, Any] = {"np": np}
+    exec("def f(x):\n    " + program + "\n    return z\n", names)
+    x = np.random.default_rng(1).integers(-9, 9, REDUCED[program]).astype(float)
+    assert_safe(names["f"], x)
+    expected = names["f"](x)
+    found = da.from_array(x, chunks=-1).map_blocks(
+        names["f"], dtype=expected.dtype, chunks=expected.shape,
+        drop_axis=list(range(expected.ndim, x.ndim)),
+    )  # fmt: skip
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}), enable():
+        np.testing.assert_array_equal(found.compute(scheduler="sync"), expected)

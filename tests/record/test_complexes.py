@@ -410,6 +410,19 @@ def test_what_is_not_a_number_is_replaced_by_real_numbers_only(fused: None, dtyp
         program.compute(scheduler="sync")
 
 
+@pytest.mark.parametrize("function", [np.var, np.std], ids=lambda f: f.__name__)
+def test_deviations_in_a_real_dtype_are_numpys(fused: None, function: Any) -> None:
+    """Imaginary parts were left out of them, and the warning of that they are left out of means."""
+    values = ordinary("complex64", 40)
+    program = da.from_array(values, chunks=-1).map_blocks(
+        lambda z: function(z * 2, dtype="f4", keepdims=True), dtype="f4", chunks=(1,)
+    )
+    with pytest.warns(np.exceptions.ComplexWarning):
+        found = program.compute(scheduler="sync")
+    with pytest.warns(np.exceptions.ComplexWarning):
+        np.testing.assert_allclose(found, function(values * 2, dtype="f4", keepdims=True), 1e-6)
+
+
 BROKEN = [np.cumprod, np.median, np.sort]
 
 

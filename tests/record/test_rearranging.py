@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.record import ITEMS
-from tests.graph.examining import why_unsafe
+from tests.graph.examining import assert_numpys, why_unsafe
 from tests.record.recording import BACKENDS, assert_same, check, record
 
 X = np.random.default_rng(8).normal(size=(3, 4))
@@ -136,6 +136,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "reshape F": lambda t, n: np.reshape(t, (-1, n), order="F"),
     "ravel F": lambda t, n: np.ravel(t, "F"),
     "ravel K": lambda t, n: t.ravel("K"),
+    "ravel A": lambda t, n: t.ravel("A"),
     "flatten": lambda t, n: t.flatten(),
     "flatten F": lambda t, n: t.flatten(order="F"),
     "roll": lambda t, n: np.roll(t, n),
@@ -157,6 +158,23 @@ STEPS: dict[str, Callable[..., Any]] = {
     "halves": lambda t, n: t[::2] + 0.5,
     "float": lambda t, n: t.astype("f4"),
 }
+
+
+OF_MEMORY = {
+    "ravel": lambda t: np.ravel(t, "A"),
+    "method": lambda t: t.ravel(order="a"),
+    "flatten": lambda t: t.flatten("A"),
+    "reshape": lambda t: np.reshape(t, -1, order="A"),
+    "copy": lambda t: np.copy(t, "A").ravel(),
+    "copy method": lambda t: t.copy("A").ravel(),
+    "K": lambda t: np.ravel(np.ones_like(t) + t, "K"),
+}
+
+
+@pytest.mark.parametrize("function", OF_MEMORY.values(), ids=OF_MEMORY)
+def test_an_order_that_gaps_in_memory_decide_is_numpys(function: Callable[[Any], Any]) -> None:
+    """A piece of an array has gaps, and what is computed of the piece alone has none."""
+    assert_numpys(lambda x: function((x.T + 1)[1:]), stops="in which a chunk is in memory")
 
 
 def changed(t: Any, n: int) -> Any:

@@ -131,7 +131,7 @@ class GroupedWhole(StandIn):
     def _total(self, array: LazyChunk, codes: Any, count: int) -> Any:
         """Return the reductions, of which means and those that skip NaN make the results."""
         nothing = EXTREMES.get(self.reduction, 1.0 if self.reduction == "nanprod" else 0.0)
-        values = joined_by(self.reduction, array, nothing)
+        values = joined_by(self.reduction, array, nothing, self.engine, self.dtype)
         return self._joined(values, codes, count, self.reduction, self.dtype)
 
     def _joined(self, values: Any, codes: Any, count: int, name: str, dtype: np.dtype) -> LazyChunk:
@@ -178,11 +178,15 @@ class GroupedWhole(StandIn):
         return np.where(number < needed, np.nan, found).astype(self.dtype), number
 
 
-def joined_by(reduction: str, array: LazyChunk, nothing: Any) -> Any:
-    """Return what one of flox's reductions joins; some take `nothing` for NaN."""
+def joined_by(reduction: str, array: LazyChunk, nothing: Any, engine: str, dtype: np.dtype) -> Any:
+    """Return what one of flox's reductions joins in a dtype; some take `nothing` for NaN."""
     if reduction == "nanlen":
         return ~np.isnan(array)
-    if reduction.startswith("nan") and array.dtype.kind == "f":
+    if array.dtype.kind == "f" and dtype.kind != "f" and reduction not in ("any", "all"):
+        # Some engines convert the results rather than each element.
+        raise UnfusibleError(GraphBreak.DTYPE, f"{array.dtype} joined in {dtype}")
+    skips = reduction.startswith("nan") or (engine, reduction) == ("numbagg", "any")
+    if skips and array.dtype.kind == "f":
         return np.where(np.isnan(array), array.dtype.type(nothing), array)
     return array
 
@@ -288,6 +292,8 @@ def _known(agg: Any) -> tuple[str, Any, int, Any, Any, str] | None:
     fills = [agg.fill_value["user"]] if agg.min_count else []
     fills += [agg.fill_value["numpy"][0]] if name in EXTREMES else []
     dtype, final = np.dtype(agg.dtype["numpy"][0]), np.dtype(agg.dtype["final"])
+    if name in (*MEANS, *MOMENTS) and dtype.kind != "f":
+        return None  # It may be an error.
     # What has no NaN is filled only where a group has fewer elements than it needs.
     if (final.kind == "f" or agg.min_count > 1) and not all(map(_is_missing, fills)):
         return None
@@ -394,7 +400,7 @@ class Grouped(StandIn):
         nothing = identity_value(combine, dtype)
         if nothing != fill:
             raise UnfusibleError(GraphBreak.NO_KERNEL, f"{func} that gives {fill!r} of nothing")
-        values = joined_by(func, array, nothing)
+        values = joined_by(func, array, nothing, self.engine, dtype)
         return segments.reduced(values, by, self.count, combine, -1, dtype)
 
 
