@@ -209,7 +209,7 @@ class Rehearser:
             self._variant.apart.append(("slice", whole))
         reason = segment.obstacle(inputs, segment.key(inputs))
         if reason is not None:
-            self._halt(segment.steps[0], reason)
+            self._halt(segment.named[:1], reason)
             if reason.kind is GraphBreak.SMALL_CHUNKS:
                 return self._unfused(segment, inputs, registers)
             return self._call(segment, registers)
@@ -228,7 +228,7 @@ class Rehearser:
             trace = Trace(segment, recorder, inputs, registers)
             little = trace.too_little()
             if little is not None:
-                self._halt(segment.steps[-1], little.reason)
+                self._halt(segment.named[-1:], little.reason)
                 self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)
             outputs = trace.finish(registers)
@@ -241,11 +241,11 @@ class Rehearser:
                 self._run(part, registers)
             if parts:
                 return None
-            self._halt(segment.steps[-1], reason.reason)
+            self._halt(segment.named[-1:], reason.reason)
             return self._call(segment, registers)
         except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
             told = f"{type(error).__name__}: {error}"
-            self._halt(segment.steps[-1], GraphBreak.RECORDING("recording failed", told))
+            self._halt(segment.named[-1:], GraphBreak.RECORDING("recording failed", told))
             return self._call(segment, registers)
         self._holding.note(segment, trace.local, registers)
         plan = recorder.plan(trace.arrays, outputs)
@@ -396,9 +396,10 @@ class Rehearser:
             )
         return found
 
-    def _halt(self, step: tuple[int, ProgramStep], reason: Reason) -> None:
-        layer = self._labels.get(step[0], self._variant.name)
-        self._variant.halts.append(Halt(name_of(step[1].function), reason, layer))
+    def _halt(self, steps: Sequence[tuple[int, ProgramStep]], reason: Reason) -> None:
+        for register, step in steps:
+            layer = self._labels.get(register, self._variant.name)
+            self._variant.halts.append(Halt(name_of(step.function), reason, layer))
 
     # Tasks without ------------------------------------------------------------------------
 

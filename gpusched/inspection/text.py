@@ -80,8 +80,8 @@ _SLIGHT = 100
 """Part of all bytes that a stage without kernels must move to be shown."""
 _MOVING = frozenset(
     ["_getitem", "_trim", "finalize", "concatenate", "concatenate3", "concatenate_arrays",
-     "concatenate_axes", "concatenate_shaped", "getitem", "getter", "getter_inline",
-     "getter_nofancy", "one_of", "own_part", "reshape", "stack", "transpose"]
+     "concatenate_axes", "concatenate_shaped", "copy", "getitem", "getter", "getter_inline",
+     "getter_nofancy", "one_of", "reshape", "stack", "transpose"]
 )  # fmt: skip
 
 
