@@ -176,7 +176,7 @@ MAY_USE = {
         "profiling",
         "quantities",
         "workers",
-    },  # fmt: skip
+    },
     "cluster": {
         "adapters",
         "config",
