@@ -87,6 +87,7 @@ class GraphBreak(enum.Enum):
 
     # What a task does with lazy chunks.
     VALUES = _KEEP + _ANEW
+    LENGTH = "nothing, or count by np.histogram with bins and range, whose result has their length"
     NOT_ARRAYS = (
         "convert to a dtype that kernels have: NumPy computes this call, apart from those before "
         "and after it"

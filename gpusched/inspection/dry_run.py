@@ -335,8 +335,7 @@ class Rehearser:
                 raise
             given, value = _given(step, registers), registers[register]
             reason = None if step.recorded else unfusible(step.function, args, kwargs)
-            called = called_for_place(step.function, args)
-            self._note_call(called, layer, given, value, reason, counted=True)
+            self._note_call(_named(step.function, args), layer, given, value, reason, counted=True)
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
         for register in (r for dying in segment.calling.last_uses for r in dying):
@@ -417,8 +416,7 @@ class Rehearser:
                 unknown.append(error)
                 value = UNKNOWN
             reason = unfusible(function, args, kwargs)
-            called = called_for_place(function, args)
-            self._note_call(called, layer, given, value, reason, counted=False)
+            self._note_call(_named(function, args), layer, given, value, reason, counted=False)
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
@@ -437,6 +435,11 @@ class Rehearser:
             largest = max((extent(a) for a in read), default=0)
             variant.joined = extent(result), largest
         return ordinary(_small(result))
+
+
+def _named(function: Any, args: Sequence[Any]) -> Any:
+    """Return the function that a call is reported by: what one of dask's own calls with others."""
+    return args[0] if function is apply and args else called_for_place(function, args)
 
 
 def _uncompiled(kernel: Kernel) -> CompiledKernel:
