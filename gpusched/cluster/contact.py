@@ -167,11 +167,11 @@ def why_unknown(host: str) -> str:
     Examples
     --------
     >>> from gpusched.cluster.contact import why_unknown
-    >>> why_unknown("127.0.0.1")
-    ''
+    >>> why_unknown("127.0.0.1"), why_unknown("tcp://[::1]")
+    ('', '')
     """
     try:
-        socket.getaddrinfo(host, None)
+        socket.getaddrinfo(host.rpartition("://")[2].strip("[]"), None)
     except OSError as error:
         return f"{host}: {error.strerror}"
     return ""
