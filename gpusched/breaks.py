@@ -87,6 +87,7 @@ class GraphBreak(enum.Enum):
 
     # What a task does with lazy chunks.
     VALUES = _KEEP + _ANEW
+    LENGTH = "nothing, or count by np.histogram with bins and range, whose result has their length"
     NOT_ARRAYS = (
         "convert to a dtype that kernels have: NumPy computes this call, apart from those before "
         "and after it"
@@ -138,6 +139,7 @@ class GraphBreak(enum.Enum):
     LARGE = "nothing: chunks as large as these are worth a task, or a copy, of their own"
     SMALL = "nothing, or make chunks larger: so small ones cost less than what it would save"
     UNKNOWN_SIZE = "call compute_chunk_sizes first, or give the function meta and chunks"
+    NO_SIZE = "nothing: dask has not noted the size, or functions may return another one"
     ANY_TIME = "nothing: tasks of a batch run one after the other, so each has to be known as quick"
     FORM = "nothing: dask has a form of its own for it"
     ANNOTATED = "leave dask.annotate out for tasks that need no annotation"

@@ -182,3 +182,31 @@ def write_whole(path: Path, content: bytes | str, mode: int | None = None) -> No
     """
     with replacing(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def why_not_written(path: str, suffixes: tuple[str, ...] = ()) -> str:
+    """Return why a file cannot be written, as far as that can be seen; empty if it can.
+
+    Parameters
+    ----------
+    path
+        The file.
+    suffixes
+        One of which its name must end with, if any is given.
+
+    Examples
+    --------
+    >>> from gpusched.files import why_not_written
+    >>> why_not_written("out.txt", (".html", ".json"))
+    'the name must end with .html or .json'
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if suffixes and not path.endswith(suffixes):
+        return f"the name must end with {' or '.join(suffixes)}"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}"
+    if os.path.isdir(path):
+        return "it is a folder; name a file"
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        return "it cannot be written: you may not write there"
+    return ""

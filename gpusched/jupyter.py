@@ -6,6 +6,8 @@ import argparse
 import shlex
 from typing import Any
 
+from gpusched.files import why_not_written
+
 
 def load_ipython_extension(shell: Any) -> None:
     """Add ``%%gpusched_profile`` and ``%gpusched_explain``; called by ``%load_ext gpusched``."""
@@ -69,10 +71,19 @@ def _options(line: str) -> tuple[_Options, str]:
     parser = _Parser(prog="%%gpusched_profile", add_help=False)
     parser.add_argument("-o", "--output", default="")
     parser.add_argument("-n", "--name", default="")
-    options, rest = parser.parse_known_args(shlex.split(line), namespace=_Options())
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        parser.error(f"cannot read {line}: {error}")
+    options, rest = parser.parse_known_args(words, namespace=_Options())
     unknown = next((word for word in rest if word.startswith("-")), None)
     if unknown is not None:
         parser.error(f"there is no option {unknown}; there are -n NAME and -o FILE")
+    if options.name and not options.name.isidentifier():
+        parser.error(f"-n {options.name} is not the name of a variable")
+    problem = why_not_written(options.output, (".html", ".json")) if options.output else ""
+    if problem:
+        parser.error(f"-o {options.output}: {problem}")
     return options, " ".join(rest)
 
 

@@ -1,4 +1,7 @@
-"""Numbers, sizes and times as users write them: read in one way by all options and settings."""
+"""Numbers, sizes and times as users write them: read in one way by all options and settings.
+
+And numbers of things as users read them.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +84,18 @@ def read_seconds(what: str, value: Any, least: float = 0) -> float:
         remedy = "write seconds, or a time such as '5 minutes'"
         raise ValueError(f"{what} cannot be {value!r}: {remedy}")
     return seconds
+
+
+def count(number: int, word: str, many: str = "") -> str:
+    """Return a number of things.
+
+    Examples
+    --------
+    >>> from gpusched.quantities import count
+    >>> count(1, "task"), count(2000, "task")
+    ('1 task', '2,000 tasks')
+    """
+    return f"{number:,} {word if number == 1 else many or word + 's'}"
 
 
 def _read(parse: Callable[[Any], float], value: Any) -> float:

@@ -93,7 +93,10 @@ def test_cell_that_fails_is_still_profiled(shell: Any, capsys: pytest.CaptureFix
     assert shell.user_ns["found"].kernels
 
 
-@pytest.mark.parametrize("line", ["x.sum()", "--nonsense", "-o"])
+@pytest.mark.parametrize(
+    "line",
+    ["x.sum()", "--nonsense", "-o", "-o 'out.html", "-o out.txt", "-o /nowhere/out.html", "-n 3x"],
+)
 def test_wrong_options_are_named(shell: Any, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     shell.run_cell(f"%%gpusched_profile {line}\ntotal = 1")
     assert "total" not in shell.user_ns
@@ -112,10 +115,13 @@ def test_explain(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_profile_that_cannot_be_written_is_shown(
-    shell: Any, capsys: pytest.CaptureFixture[str]
+    shell: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell.run_cell("%%gpusched_profile -o /nowhere/out.html -n found\n" + PROGRAM)
+    (tmp_path / "gone").mkdir()
+    page = tmp_path / "gone" / "out.html"
+    removes = f"import os; os.rmdir({str(page.parent)!r})\n"
+    shell.run_cell(f"%%gpusched_profile -o {page} -n found\n" + removes + PROGRAM)
     said = capsys.readouterr()
-    assert "cannot be written to /nowhere/out.html: No such file or directory" in said.err
+    assert f"cannot be written to {page}: No such file or directory" in said.err
     assert "4 launches of 1 kernel" in said.out
     assert isinstance(shell.user_ns["found"], Profile)

@@ -11,6 +11,7 @@ import dask
 
 from gpusched.dataclass import dataclass
 from gpusched.machine import host
+from gpusched.quantities import count
 from gpusched.roles import computing_client
 
 GPU_BANDWIDTH = 1.0e12
@@ -65,7 +66,7 @@ def here() -> Target:
         _memory() // found.threads,
         found.bandwidth_all,
         EMPTY_TASKS * found.task_seconds,
-        f"{found.threads} threads of this machine",
+        f"{count(found.threads, 'thread')} of this machine",
     )
 
 
@@ -81,7 +82,7 @@ def _gpu() -> Target:
     threads = host().threads
     return Target("cuda", threads, int(memory) // threads, float(rate),
                   EMPTY_TASKS * host().task_seconds,
-                  f"{threads} threads of this process on one GPU")  # fmt: skip
+                  f"{count(threads, 'thread')} of this process on one GPU")  # fmt: skip
 
 
 def _memory() -> int:
@@ -139,12 +140,12 @@ def of_workers(workers: Mapping[str, Any]) -> Target:
     assumed: tuple[str, ...]
     if gpus:
         bandwidth, assumed = GPU_BANDWIDTH * len(gpus), ("bandwidth", "task_seconds")
-        name = f"{len(gpus)} workers with a GPU"
+        name = f"{count(len(gpus), 'worker')} with a GPU"
     else:
         # Machines of a cluster are taken to be like this one, and each to have one bandwidth.
         hosts = {address.rpartition(":")[0] for address in workers}
         bandwidth, assumed = host().bandwidth_all * len(hosts), ("task_seconds",)
-        name = f"{len(found)} workers with {threads} threads"
+        name = f"{count(len(found), 'worker')} with {count(threads, 'thread')}"
     return Target("cuda" if gpus else "cpu", threads, memory, bandwidth, DISTRIBUTED_TASK, name,
                   assumed)  # fmt: skip
 

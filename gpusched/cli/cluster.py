@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from dask.utils import format_bytes, format_time
 
+from gpusched import quantities
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.options import read_gpus
 from gpusched.cli.types import MEMORY_LIMIT, count, seconds
@@ -133,9 +134,10 @@ def scale(name: str, workers: int, timeout: float) -> None:
 
     with _told():
         present = commands.scale(name, workers, timeout)
+    has = f"cluster {name!r} has {quantities.count(present, 'worker')}"
     if present != workers:
-        raise Failed(f"cluster {name!r} has {present} workers after {timeout:g} s, not {workers}")
-    click.echo(f"cluster {name!r} has {present} workers")
+        raise Failed(f"{has} after {timeout:g} s, not {workers}")
+    click.echo(has)
 
 
 @cluster.command()

@@ -16,6 +16,7 @@ from dask.utils import format_bytes
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.scheduler_connection import ask, describe, scheduler_flags
 from gpusched.cluster.allocation import allocate
+from gpusched.quantities import count
 from gpusched.rendering.text import Section, titled
 from gpusched.workers.visible_gpus import NoDeviceError
 
@@ -182,7 +183,7 @@ def _host(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("host memory", f"{format_bytes(memory['total'])}, available "
                         f"{format_bytes(memory['available'])}, limit "
                         f"{format_bytes(memory['limit'])}"),
-        ("kernel cache", f"{cache['folder'] or 'in memory only'}, {cache['files']} files, "
+        ("kernel cache", f"{cache['folder'] or 'in memory only'}, {count(cache['files'], 'file')}, "
                          f"{format_bytes(cache['bytes'])}"),
     ]  # fmt: skip
 
@@ -190,7 +191,12 @@ def _host(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _device_row(device: dict[str, Any]) -> tuple[str, str, str, str]:
     if device["kind"] == "cpu":
         cores = device["cores"]
-        return "CPU", f"{len(cores)} cores ({_ranges(cores)}), no GPU visible", "the host's", "-"
+        return (
+            "CPU",
+            f"{count(len(cores), 'core')} ({_ranges(cores)}), no GPU visible",
+            "the host's",
+            "-",
+        )
     if "uuid" not in device:
         return device["entry"], "GPU; NVML does not answer", "unknown", "-"
     now = [

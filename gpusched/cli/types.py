@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from gpusched.files import why_not_written
 from gpusched.quantities import read_bytes, read_count, read_seconds
 
 Reader = Callable[[str, Any], Any]
@@ -107,23 +107,9 @@ def output_file(*suffixes: str) -> Read:
     """
 
     def read(what: str, path: str) -> str:
-        problem = _problem(path, suffixes)
+        problem = why_not_written(path, suffixes)
         if problem:
             raise ValueError(f"{what} {path}: {problem}")
         return path
 
     return Read("file", read)
-
-
-def _problem(path: str, suffixes: tuple[str, ...]) -> str:
-    """Return why a file cannot be written, or nothing."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if suffixes and not path.endswith(suffixes):
-        return f"the name must end with {' or '.join(suffixes)}"
-    if not os.path.isdir(folder):
-        return f"there is no folder {folder}"
-    if os.path.isdir(path):
-        return "it is a folder; name a file"
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        return "it cannot be written: you may not write there"
-    return ""

@@ -16,7 +16,7 @@ from dask.utils import format_bytes, parse_bytes
 from distributed.deploy.utils import nprocesses_nthreads
 
 from gpusched import config
-from gpusched.quantities import read_count
+from gpusched.quantities import count, read_count
 from gpusched.workers import affinity, nvml
 from gpusched.workers.visible_gpus import (
     ENVIRONMENT_VARIABLE,
@@ -267,8 +267,8 @@ def _devices(request: GpuRequest | None, workers: int | None) -> Sequence[str]:
     devices = select_devices(request, visible)
     if workers is not None and workers > len(devices):
         raise ValueError(
-            f"{workers} workers were asked for and {len(devices)} GPUs: name each GPU as often as "
-            f"it is to have workers, as in 0,0,1,1"
+            f"{workers} workers were asked for and {count(len(devices), 'GPU')}: name each GPU as "
+            f"often as it is to have workers, as in 0,0,1,1"
         )
     return devices
 

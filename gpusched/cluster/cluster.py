@@ -29,13 +29,15 @@ from gpusched.cluster.allocation import (
     check_fits,
     most_workers,
 )
-from gpusched.cluster.contact import check_host
+from gpusched.cluster.contact import check_dashboard_address, check_host, why_unknown
 from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.specs import worker_options
 from gpusched.cluster.without_http import SilentScheduler, SilentWorker
 from gpusched.dashboard.on_demand import show_on_demand
 from gpusched.dashboard.page_registration import PAGE, offer
+from gpusched.quantities import count, read_count
 from gpusched.workers.nanny import DeviceNanny
+from gpusched.workers.pool import read_request
 
 
 class Cluster(SpecCluster):
@@ -76,9 +78,9 @@ class Cluster(SpecCluster):
     fuse : bool, optional
         Whether fusion is on in this process, and in the workers, while the cluster is open.
     dashboard_address : str or bool, optional
-        Where the scheduler shows its dashboard, such as ``":8787"``, or False for nowhere. Default:
-        on any free port of this machine, where it starts when somebody opens `dashboard_link`;
-        nowhere if connections are encrypted, or without processes.
+        Where the scheduler shows its dashboard, such as ``":8787"``, or False for nowhere. Default,
+        and True: on any free port of this machine, where it starts when somebody opens
+        `dashboard_link`; nowhere if connections are encrypted, or without processes.
     asynchronous : bool
         Whether the cluster is used within ``async`` functions.
     name : str, optional
@@ -141,6 +143,11 @@ class Cluster(SpecCluster):
     ) -> None:
         settings.check()
         check_host(host)
+        if unknown := why_unknown(host):
+            raise ValueError(f"host cannot be {host!r} ({unknown}): name one such as 127.0.0.1")
+        port = read_count("port", port, most=2**16 - 1)
+        if pool is not None or pool_size is not None:
+            read_request(pool or config.get("worker.pool"), pool_size)
         if (gpus or cpu_workers) and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
         self.allocation, self._cpu_allocation = allocate_mixed(
@@ -161,6 +168,10 @@ class Cluster(SpecCluster):
         shown = dashboard_address
         if shown is None:
             shown = config.get("cluster.dashboard-address")
+        if shown is True:
+            shown = None
+        if shown is not None and shown is not False:
+            check_dashboard_address(shown)
         # Whoever reaches a dashboard sees what runs, which is not asked for with certificates.
         self._dashboard_on_demand = shown is None and processes and not security.require_encryption
         address = {
@@ -263,7 +274,9 @@ class Cluster(SpecCluster):
     def _check_devices(self, workers: int) -> None:
         devices = len(self.allocation.devices)
         if devices and workers > devices:
-            raise ValueError(f"there are {devices} GPUs, so no more than {devices} workers")
+            raise ValueError(
+                f"for {count(devices, 'GPU')} there are at most {count(devices, 'worker')}"
+            )
         if self.processes:
             check_fits(workers)
 

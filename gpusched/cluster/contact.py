@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from distributed.comm.addressing import parse_address
 from distributed.comm.core import connect
 from distributed.comm.registry import get_backend
 from distributed.core import coerce_to_address, collect_causes, rpc
+from distributed.utils import clean_dashboard_address
 
 _ATTEMPT = 5.0
 """Seconds given to one attempt, after which a scheduler file is read again."""
@@ -126,6 +128,53 @@ as 127.0.0.1, or 0.0.0.0 to let every machine of the network connect
             "the host to listen on is empty, as an unset variable may be: name an address such as "
             "127.0.0.1, or 0.0.0.0 to let every machine of the network connect"
         )
+
+
+def check_dashboard_address(address: Any) -> None:
+    """Refuse what is not an address to show a dashboard at.
+
+    Raises `ValueError` if it cannot be read, or its host is not known.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.contact import check_dashboard_address
+    >>> check_dashboard_address("127.0.0.1:8787")
+    >>> check_dashboard_address("127.0.0.1:dashboard")
+    Traceback (most recent call last):
+        ...
+    ValueError: dashboard_address cannot be '127.0.0.1:dashboard' (its port is not a whole number)\
+: write an address such as ':8787' or '127.0.0.1:8787', or False for no dashboard
+    """
+    told = ""
+    try:
+        for each in clean_dashboard_address(address):
+            if not 0 <= each["port"] < 2**16:
+                told = "its port is not one from 0 to 65535"
+            elif each["address"]:
+                told = why_unknown(each["address"])
+    except (NameError, TypeError, ValueError):  # A name that distributed has not assigned.
+        told = "its port is not a whole number"
+    if told:
+        raise ValueError(
+            f"dashboard_address cannot be {address!r} ({told}): write an address such as ':8787' "
+            "or '127.0.0.1:8787', or False for no dashboard"
+        )
+
+
+def why_unknown(host: str) -> str:
+    """Return why a host has no address; empty if it has one.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.contact import why_unknown
+    >>> why_unknown("127.0.0.1"), why_unknown("tcp://[::1]")
+    ('', '')
+    """
+    try:
+        socket.getaddrinfo(host.rpartition("://")[2].strip("[]"), None)
+    except OSError as error:
+        return f"{host}: {error.strerror}"
+    return ""
 
 
 def check_address(address: Any) -> str:

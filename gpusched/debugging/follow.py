@@ -32,9 +32,9 @@ from gpusched.debugging.traced_values import Index, Traced, Where, is_finite
 from gpusched.emit.operations import DEFINED
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in
-from gpusched.inspection.units import count
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Node, Reduce
+from gpusched.quantities import count
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from gpusched.debugging.subject import Subject
 from gpusched.debugging.traced_values import Index, Traced, Where, is_finite
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in
-from gpusched.inspection.units import count
+from gpusched.quantities import count
 
 
 @dataclass(frozen=True)

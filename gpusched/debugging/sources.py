@@ -12,7 +12,7 @@ from gpusched.debugging.origins import is_elementwise, moves_by_name
 from gpusched.graph.functions.partials import bare, parts
 from gpusched.graph.programs.functiontraits import Functions, called
 from gpusched.graph.subgraph import last_task
-from gpusched.inspection.units import count
+from gpusched.quantities import count
 
 _REDUCTIONS: tuple[Any, ...] = (
     np.sum, np.prod, np.min, np.max, np.any, np.all, np.mean, np.var, np.std, np.nansum,

@@ -13,7 +13,7 @@ from dask.base import is_dask_collection
 
 from gpusched.inspection.places import variable_of_layer
 from gpusched.inspection.stages import title
-from gpusched.inspection.units import count
+from gpusched.quantities import count
 
 Index = tuple[int, ...]
 
@@ -111,7 +111,9 @@ class Subject:
             )
         for axis, (item, length) in enumerate(zip(items, lengths, strict=True)):
             if not -length <= item < length:
-                counted = f"is {length} long" if what == "index" else f"has {length} chunks"
+                counted = (
+                    f"is {length} long" if what == "index" else f"has {count(length, 'chunk')}"
+                )
                 raise IndexError(
                     f"{what}={given!r} is out of bounds: axis {axis} of {self.name} {counted}"
                 )

@@ -18,7 +18,7 @@ from gpusched.graph.passes.table import Table
 from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.rewrite import rewrite
 from gpusched.inspection.task_contents import layer_of
-from gpusched.inspection.units import count
+from gpusched.quantities import count
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ class Rehearser:
             self._variant.apart.append(("slice", whole))
         reason = segment.obstacle(inputs, segment.key(inputs))
         if reason is not None:
-            self._halt(segment.steps[0], reason)
+            self._halt(segment.named[:1], reason)
             if reason.kind is GraphBreak.SMALL_CHUNKS:
                 return self._unfused(segment, inputs, registers)
             return self._call(segment, registers)
@@ -228,7 +228,7 @@ class Rehearser:
             trace = Trace(segment, recorder, inputs, registers)
             little = trace.too_little()
             if little is not None:
-                self._halt(segment.steps[-1], little.reason)
+                self._halt(segment.named[-1:], little.reason)
                 self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)
             outputs = trace.finish(registers)
@@ -241,11 +241,11 @@ class Rehearser:
                 self._run(part, registers)
             if parts:
                 return None
-            self._halt(segment.steps[-1], reason.reason)
+            self._halt(segment.named[-1:], reason.reason)
             return self._call(segment, registers)
         except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
             told = f"{type(error).__name__}: {error}"
-            self._halt(segment.steps[-1], GraphBreak.RECORDING("recording failed", told))
+            self._halt(segment.named[-1:], GraphBreak.RECORDING("recording failed", told))
             return self._call(segment, registers)
         self._holding.note(segment, trace.local, registers)
         plan = recorder.plan(trace.arrays, outputs)
@@ -335,8 +335,7 @@ class Rehearser:
                 raise
             given, value = _given(step, registers), registers[register]
             reason = None if step.recorded else unfusible(step.function, args, kwargs)
-            called = called_for_place(step.function, args)
-            self._note_call(called, layer, given, value, reason, counted=True)
+            self._note_call(_named(step.function, args), layer, given, value, reason, counted=True)
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
         for register in (r for dying in segment.calling.last_uses for r in dying):
@@ -396,9 +395,10 @@ class Rehearser:
             )
         return found
 
-    def _halt(self, step: tuple[int, ProgramStep], reason: Reason) -> None:
-        layer = self._labels.get(step[0], self._variant.name)
-        self._variant.halts.append(Halt(name_of(step[1].function), reason, layer))
+    def _halt(self, steps: Sequence[tuple[int, ProgramStep]], reason: Reason) -> None:
+        for register, step in steps:
+            layer = self._labels.get(register, self._variant.name)
+            self._variant.halts.append(Halt(name_of(step.function), reason, layer))
 
     # Tasks without ------------------------------------------------------------------------
 
@@ -416,8 +416,7 @@ class Rehearser:
                 unknown.append(error)
                 value = UNKNOWN
             reason = unfusible(function, args, kwargs)
-            called = called_for_place(function, args)
-            self._note_call(called, layer, given, value, reason, counted=False)
+            self._note_call(_named(function, args), layer, given, value, reason, counted=False)
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
@@ -436,6 +435,11 @@ class Rehearser:
             largest = max((extent(a) for a in read), default=0)
             variant.joined = extent(result), largest
         return ordinary(_small(result))
+
+
+def _named(function: Any, args: Sequence[Any]) -> Any:
+    """Return the function that a call is reported by: what one of dask's own calls with others."""
+    return args[0] if function is apply and args else called_for_place(function, args)
 
 
 def _uncompiled(kernel: Kernel) -> CompiledKernel:

@@ -8,7 +8,8 @@ from typing import Any
 
 from gpusched.graph.passes.fitting import OWN, for_tasks, own_bytes
 from gpusched.inspection.model import Stage
-from gpusched.inspection.units import bytes_, count
+from gpusched.inspection.units import bytes_
+from gpusched.quantities import count
 
 FOR_RESULTS = 0.6
 """Share of it that results take before they are spilled."""

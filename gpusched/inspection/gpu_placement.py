@@ -140,7 +140,7 @@ def _stopped(segment: Segment, registers: list[Any],
     try:
         Trace(segment, recorder, segment.values(registers), registers)
     except UnrecordableError as stopped:
-        return name_of(segment.steps[-1][1].function), stopped.reason
+        return segment.operation(-1), stopped.reason
     except Exception:  # noqa: BLE001  whatever a function makes of zeros
         return None
     return None

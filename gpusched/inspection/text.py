@@ -12,8 +12,9 @@ from gpusched import config
 from gpusched.breaks import GraphBreak
 from gpusched.emit.kernel import EXACT
 from gpusched.inspection.model import Break, Stage, StageTiles, StageUnjoined, Totals
-from gpusched.inspection.units import bytes_, count, flow, seconds, shape
+from gpusched.inspection.units import bytes_, flow, seconds, shape
 from gpusched.plan.tiers import OFF, UNFUSED
+from gpusched.quantities import count
 
 if TYPE_CHECKING:
     from gpusched.inspection.explanation import Explanation
@@ -80,8 +81,8 @@ _SLIGHT = 100
 """Part of all bytes that a stage without kernels must move to be shown."""
 _MOVING = frozenset(
     ["_getitem", "_trim", "finalize", "concatenate", "concatenate3", "concatenate_arrays",
-     "concatenate_axes", "concatenate_shaped", "getitem", "getter", "getter_inline",
-     "getter_nofancy", "one_of", "own_part", "reshape", "stack", "transpose"]
+     "concatenate_axes", "concatenate_shaped", "copy", "getitem", "getter", "getter_inline",
+     "getter_nofancy", "one_of", "reshape", "stack", "transpose"]
 )  # fmt: skip
 
 
@@ -160,7 +161,7 @@ def profile(found: Explanation) -> str:
     here = found.machine
     return (
         f"Times are expected from the profile of this machine's CPU of {here.date[:10]}: one "
-        f"thread moves {flow(here.bandwidth_one)}, {here.threads} threads "
+        f"thread moves {flow(here.bandwidth_one)}, {count(here.threads, 'thread')} "
         f"{flow(here.bandwidth_all)}; a task costs {seconds(here.task_seconds)}, "
         f"launching a kernel {seconds(here.launch_seconds)}."
     )

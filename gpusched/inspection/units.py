@@ -56,15 +56,3 @@ def shape(lengths: tuple[int, ...]) -> str:
     ('500 x 20', 'scalar')
     """
     return " x ".join(map(str, lengths)) or "scalar"
-
-
-def count(number: int, word: str, many: str = "") -> str:
-    """Return a number of things.
-
-    Examples
-    --------
-    >>> from gpusched.inspection.units import count
-    >>> count(1, "task"), count(2000, "task")
-    ('1 task', '2,000 tasks')
-    """
-    return f"{number:,} {word if number == 1 else many or word + 's'}"

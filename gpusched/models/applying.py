@@ -113,6 +113,7 @@ def apply(
     """
     if not arrays:
         raise ValueError("apply takes a model and at least one array")
+    recognise.check(model)
     lazy = [name for name, value in kwargs.items() if is_dask_collection(value)]
     if lazy:
         raise TypeError(

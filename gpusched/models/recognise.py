@@ -38,21 +38,27 @@ def kind_of(value: Any) -> str:
     return "function_models"
 
 
-def pack(value: Any) -> Packed:
-    """Return a model as it travels.
-
-    Raises `ModelError` if it cannot be pickled; `TypeError` if it is not a model.
-    """
-    if isinstance(value, str | os.PathLike):
-        return _pack_file(Path(value))
+def check(value: Any) -> None:
+    """Raise `TypeError` if a value is not a model: a class, or a number for example."""
     if isinstance(value, type):
         raise TypeError(
             f"{value.__name__} is a class: pass an object, or a function that makes one, as in "
             f"gpusched.apply(lambda: {value.__name__}(), x)"
         )
-    kind = kind_of(value)
-    if kind == "function_models" and not callable(value) and type(value).__module__ == "builtins":
+    unknown = not isinstance(value, str | os.PathLike) and kind_of(value) == "function_models"
+    if unknown and not callable(value) and type(value).__module__ == "builtins":
         raise TypeError(f"a model or a function is wanted, not {value!r:.100}")
+
+
+def pack(value: Any) -> Packed:
+    """Return a model as it travels.
+
+    Raises `ModelError` if it cannot be pickled; `TypeError` if it is not a model.
+    """
+    check(value)
+    if isinstance(value, str | os.PathLike):
+        return _pack_file(Path(value))
+    kind = kind_of(value)
     try:
         packed: Packed = importlib.import_module(f"gpusched.models.{kind}").pack(value)
     except ModelError:

@@ -7,12 +7,12 @@ from time import perf_counter
 from typing import Any
 
 from gpusched import config, events, settings
-from gpusched.inspection.units import count
 from gpusched.profiling import local_schedulers
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.process_report import Gathered, Report, process
 from gpusched.profiling.remote import Remote
 from gpusched.profiling.report import Profile
+from gpusched.quantities import count
 from gpusched.roles import current_client
 
 _DEFAULT: Any = object()

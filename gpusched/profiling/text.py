@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
-from gpusched.inspection.units import bytes_, count, flow, seconds
+from gpusched.inspection.units import bytes_, flow, seconds
 from gpusched.profiling.kernel_table import KernelRow
+from gpusched.quantities import count
 
 if TYPE_CHECKING:
     from gpusched.profiling.report import Profile

@@ -172,6 +172,9 @@ out."""
 _OWN = "__gpusched_traits__"
 """Attribute of functions of gpusched's own with their traits."""
 
+_SHOWN = "__gpusched_shown__"
+"""Attribute of functions of gpusched's own with the name that users see."""
+
 _NONE: frozenset[str] = frozenset()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -202,8 +205,16 @@ def _with(*traits: str) -> frozenset[str]:
     return frozenset(traits).union(*(IMPLIED.get(trait, ()) for trait in traits))
 
 
-def own(*traits: str) -> Callable[[_Function], _Function]:
+def own(*traits: str, shown: str | None = None) -> Callable[[_Function], _Function]:
     """Return a decorator that gives traits to a function of gpusched's own.
+
+    Parameters
+    ----------
+    *traits
+        What it has, of `TRAITS`.
+    shown
+        The name that users see: that of the function of dask's which it is called instead of; empty
+        for one that is called instead of none.
 
     Examples
     --------
@@ -217,9 +228,26 @@ def own(*traits: str) -> Callable[[_Function], _Function]:
 
     def decorate(function: _Function) -> _Function:
         setattr(function, _OWN, _with(*traits))
+        if shown is not None:
+            setattr(function, _SHOWN, shown)
         return function
 
     return decorate
+
+
+def shown_name(function: Any) -> str | None:
+    """Return the name that users see of a function of gpusched's own; None if that is its name.
+
+    Examples
+    --------
+    >>> from gpusched.record.catalogue import own, shown_name
+    >>> @own("keeps", shown="concatenate")
+    ... def own_part(part):
+    ...     return part.copy()
+    >>> shown_name(own_part), shown_name(max)
+    ('concatenate', None)
+    """
+    return vars(function).get(_SHOWN) if type(function) is types.FunctionType else None
 
 
 def own_traits(function: Any) -> frozenset[str]:

@@ -110,7 +110,7 @@ class Sealed:
         self.value = value
 
 
-@own("quick")
+@own("quick", shown="")
 def sealed(value: Any) -> Sealed:
     """Return a value as what is recorded may have it.
 
@@ -131,7 +131,7 @@ class Freezable:
         raise NotImplementedError
 
 
-@own("passes", "moves")
+@own("passes", "moves", shown="")
 def one_of(results: tuple[Any, ...], k: int) -> Any:
     """Return one of several results of a recorded function, which a task has as a tuple.
 

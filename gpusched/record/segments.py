@@ -162,7 +162,7 @@ def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
 def _bincount(recorder: Recorder, x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if type(x) is not np.ndarray or x.ndim != 1 or x.dtype.kind not in "iu":
         raise UnfusibleError(
-            GraphBreak.VALUES, "bins that depend on a chunk's values: its result's length does too"
+            GraphBreak.LENGTH, "bins that depend on a chunk's values: its result's length does too"
         )
     if not isinstance(weights, LazyChunk) or weights.shape != x.shape or not x.size or x.min() < 0:
         raise UnfusibleError(GraphBreak.OPERAND, "weights that are not one number for each bin")

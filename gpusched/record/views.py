@@ -271,7 +271,7 @@ def owning(recorder: Recorder, structure: Any) -> Any:
     return changed(structure, owned) if recorder.pieces.views else structure
 
 
-@catalogue.own("moves")
+@catalogue.own("moves", shown="copy")
 def copied(array: Any) -> Any:
     """Return a copy of an array, in C order."""
     return array.copy()

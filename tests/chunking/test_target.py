@@ -122,7 +122,7 @@ def test_other_schedulers_than_the_client_s(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(distributed, "default_client", lambda: Client("tcp://s:3"))
     monkeypatch.setattr(module, "_told", {})
-    assert module.target().name == "1 workers with 2 threads"
+    assert module.target().name == "1 worker with 2 threads"
     with dask.config.set(scheduler="threads"):
         assert module.target() == here()
 

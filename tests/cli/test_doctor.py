@@ -311,7 +311,7 @@ def test_versions_of_a_cluster(plain_cluster: str) -> None:
     found = skew.versions(plain_cluster)
     assert (found.status, found.text) == (
         "ok",
-        "the scheduler's and 1 workers' are those of this machine",
+        "those of the scheduler and of 1 worker are this machine's",
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import dask
 import dask.array as da
@@ -123,7 +125,7 @@ def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
             for address, w in client.sync(client.scheduler.identity)["workers"].items()
         }
         assert {names[address]: device for address, device in told.items()} == {0: "3", 1: "5"}
-        with pytest.raises(ValueError, match="there are 2 GPUs, so no more than 2 workers"):
+        with pytest.raises(ValueError, match="for 2 GPUs there are at most 2 workers"):
             cluster.scale(3)
         assert len(cluster.worker_spec) == 2
         assert cluster.adapt(minimum=2, maximum=9).maximum == 2
@@ -262,3 +264,31 @@ def test_dashboard_only_where_asked(client: Client) -> None:
         assert shown.scheduler.http_server.port > 0
     with Cluster(0, processes=False) as silent:
         assert "dashboard" not in silent.scheduler.services
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"dashboard_address": "no.such.host.invalid"}, "dashboard_address cannot be 'no.such"),
+        ({"dashboard_address": "127.0.0.1:x"}, "dashboard_address cannot be '127.0.0.1:x'"),
+        ({"dashboard_address": ":99999"}, "dashboard_address cannot be ':99999'"),
+        ({"dashboard_address": {}}, "dashboard_address cannot be {}"),
+        ({"host": "no.such.host.invalid"}, "host cannot be 'no.such.host.invalid'"),
+        ({"port": 80000}, "port cannot be 80000: write a whole number, from 0 to 65535"),
+        ({"port": -1}, "port cannot be -1"),
+        ({"port": 1.5}, "port cannot be 1.5"),
+        ({"pool": "odd"}, "pool odd is none of"),
+        ({"pool_size": "much"}, "pool-size cannot be 'much'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_named_before_anything_starts(
+    arguments: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        Cluster(1, 1, gpus=0, **arguments)
+
+
+@pytest.mark.processes
+def test_dashboard_that_is_only_wanted_is_on_any_free_port() -> None:
+    with Cluster(0, gpus=0, dashboard_address=True) as cluster:
+        assert int(cluster.dashboard_link.rsplit(":", 1)[1].split("/")[0]) > 1024

@@ -148,3 +148,19 @@ def test_kernels_called_on_arrays_count_what_stays_apart() -> None:
 
     double(np.ones(1000))
     assert counted()["stream", GraphBreak.NO_GAIN] == 1
+
+
+def test_only_sizes_that_dask_array_does_not_know_are_to_be_computed() -> None:
+    array = rows(length=4000)
+    with dask.config.set({"gpusched.batching.least": 1}):
+        (found,) = dask.optimize((array - array.mean(axis=0)) / array.std(axis=0))
+    assert any("merged" in str(key) for key in found.__dask_graph__())
+    assert not any(kind is GraphBreak.UNKNOWN_SIZE for _, kind in counted())
+    assert ("batch", GraphBreak.NO_SIZE) in counted()
+
+
+def test_chunks_behind_a_mask_are_of_a_size_to_be_computed() -> None:
+    array = rows(8, 4)
+    with dask.config.set({"gpusched.batching.least": 1}):
+        dask.optimize((array[array[:, 0] > 0] + 1).sum(axis=0))
+    assert ("batch", GraphBreak.UNKNOWN_SIZE) in counted()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -147,3 +148,26 @@ def test_a_chunk_in_another_order_is_copied_as_dask_copies_it_behind_its_kernel(
     statistics = gpusched.statistics()
     assert statistics.launches == 2
     assert not [why for _, why in statistics.breaks if why.kind is GraphBreak.LAYOUT]
+
+
+def raises(block: np.ndarray) -> np.ndarray:
+    raise ValueError("of the user's")
+
+
+def test_errors_name_functions_of_dask_s_and_of_the_user_s_only() -> None:
+    x = da.from_array(values("C"), chunks=(7, 5, 6))
+    y = da.blockwise(raises, "jk", x, "ijk", concatenate=True, dtype=float, meta=np.ones((0, 0)))
+    with pytest.raises(ValueError, match="of the user's") as raised:
+        y.compute(scheduler="sync")
+    (note,) = raised.value.__notes__
+    assert note.startswith("gpusched: raised in a chunk task of concatenate, raises")
+
+
+def test_results_are_handed_on_without_being_counted_as_unfused() -> None:
+    prices = da.from_array(np.random.default_rng(0).uniform(1, 2, (5000, 200)), chunks=(1000, 200))
+    returns = np.log(prices[1:] / prices[:-1])
+    program = returns.mean(0), returns.std(0, ddof=1), (returns < 0).mean(0)
+    gpusched.reset_statistics()
+    dask.compute(*program, scheduler="sync")
+    assert not any(name == "together" for name, _ in gpusched.statistics().breaks)
+    assert not any(found.operation == "together" for found in gpusched.explain(*program).breaks)

@@ -637,7 +637,7 @@ def test_arguments_that_cannot_be_compared_leave_one_call_alone() -> None:
                                                dtype=float) * 2 - x)  # fmt: skip
     assert statistics().launches == 2 * 4
     assert {str(reason) for _, reason in statistics().breaks} == {
-        "an argument that cannot be compared"
+        "an object, or a dictionary of arrays, among the arguments"
     }
 
 

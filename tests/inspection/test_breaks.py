@@ -132,3 +132,18 @@ def test_reasons_keep_their_kind_on_their_way() -> None:
 def test_nothing_stops_a_plain_chain() -> None:
     x = numbers((40, 30), 20)
     assert explain(da.sqrt(x * 2 + 1)).breaks == ()
+
+
+def test_a_function_that_dask_applies_has_its_own_name() -> None:
+    x = da.from_array(np.ones((400, 400)), chunks=200)
+    found = explain(da.coarsen(np.mean, x, {0: 2, 1: 2}) + 1)
+    assert "coarsen" in {each.operation for each in found.breaks}
+    assert "apply" not in {each.operation for each in found.breaks}
+
+
+def test_counts_of_bins_are_advised_to_have_a_length() -> None:
+    x = da.from_array(np.arange(80_000) % 7, chunks=20_000)
+    (found,) = [each for each in explain(da.bincount(x * 2, minlength=20)).breaks
+                if each.operation == "bincount"]  # fmt: skip
+    assert found.code == "LENGTH"
+    assert "np.histogram" in found.remedy

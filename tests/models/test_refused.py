@@ -80,6 +80,10 @@ class TestModels:
         with pytest.raises(TypeError, match="a model or a function is wanted"):
             gpusched.apply(value, rows())
 
+    def test_no_model_is_said_before_anything_of_the_arrays(self) -> None:
+        with pytest.raises(TypeError, match="a model or a function is wanted, not 3"):
+            gpusched.apply(3, rows().rechunk((30, 3)))
+
     def test_a_class(self) -> None:
         with pytest.raises(TypeError, match=r"Thread is a class.*apply\(lambda: Thread\(\), x\)"):
             gpusched.apply(threading.Thread, rows())

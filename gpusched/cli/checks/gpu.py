@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gpusched import cudadriver, installing
+from gpusched import cudadriver, installing, quantities
 from gpusched.cli.checks import isolated, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity
@@ -68,7 +68,7 @@ def driver() -> Finding:
         return _without_device()
     newest = supported_cuda()
     told = f", CUDA up to {newest[0]}.{newest[1]}" if newest else ""
-    return Finding.ok(f"{devices} GPUs{told}")
+    return Finding.ok(f"{quantities.count(devices, 'GPU')}{told}")
 
 
 def supported_cuda() -> tuple[int, int] | None:
@@ -156,7 +156,7 @@ def nvml() -> Finding:
     with management.session() as library:
         count = 0 if library is None else library.nvmlDeviceGetCount()
     if count:
-        return Finding.ok(f"{count} GPUs")
+        return Finding.ok(quantities.count(count, "GPU"))
     if not has_hardware():
         return Finding.skipped(_NO_GPU)
     return Finding.warning(

@@ -11,6 +11,7 @@ from gpusched.cli.checks.finding import Finding
 from gpusched.cli.scheduler_connection import ask, describe
 from gpusched.cluster.contact import NoSchedulerError
 from gpusched.installing import DISTRIBUTION
+from gpusched.quantities import count
 from gpusched.workers.version_check import (
     HANDSHAKE_KEY,
     PACKAGES,
@@ -37,7 +38,8 @@ def versions(address: str, certificates: Mapping[str, str | None] | None = None)
         return Finding.failure("; ".join(wrong), "install the same versions everywhere")
     if silent:
         return Finding.warning(silent, "look at its log; stop it if it hangs")
-    return Finding.ok(f"the scheduler's and {len(workers)} workers' are those of this machine")
+    of_workers = count(len(workers), "worker")
+    return Finding.ok(f"those of the scheduler and of {of_workers} are this machine's")
 
 
 async def _collect(scheduler: Any, seconds: float) -> tuple[Versions, dict[str, Versions], str]:

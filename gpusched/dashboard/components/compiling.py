@@ -10,7 +10,7 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.figures import replace
 from gpusched.dashboard.components.titledtable import TitledTable
-from gpusched.inspection.units import count
+from gpusched.quantities import count
 
 _WHEN = {True: "beside tasks", False: "in idle time"}
 """Short enough for a table beside other windows."""

@@ -14,7 +14,7 @@ from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.figures import hover, legend_above, plot
 from gpusched.dashboard.fusion_counts import Counted
 from gpusched.dashboard.observer import observer_of
-from gpusched.inspection.units import count
+from gpusched.quantities import count
 
 SHOWN = 15
 """Names of tasks."""

@@ -11,7 +11,8 @@ from distributed.utils import log_errors
 from gpusched.dashboard.commitments import commitments
 from gpusched.dashboard.components.figures import first, more, replace
 from gpusched.dashboard.components.titledtable import TitledTable
-from gpusched.inspection.units import bytes_, count
+from gpusched.inspection.units import bytes_
+from gpusched.quantities import count
 
 
 class Waiting(TitledTable):

@@ -70,7 +70,7 @@ LIBRARIES["numba.core.registry"] = "gpusched.kernels.jitted"
 LIBRARIES.update(dict.fromkeys(filling.MODULES, "gpusched.record.fills"))
 
 
-@own("view", "elementwise", "moves")
+@own("view", "elementwise", "moves", shown="")
 def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
     """Return `result` in the dtype that dask has inferred for `function`, which gave it.
 
@@ -100,7 +100,7 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
     return result.astype(dtype)
 
 
-@own("view", "elementwise", "moves")
+@own("view", "elementwise", "moves", shown="")
 def of_ndim(result: Any, ndim: int, function: Callable[..., Any]) -> Any:
     """Return `result`, which is to have as many axes as dask has announced for `function`.
 
@@ -126,7 +126,7 @@ def of_ndim(result: Any, ndim: int, function: Callable[..., Any]) -> Any:
     return result
 
 
-@own("passes", "moves")
+@own("passes", "moves", shown="")
 def together(*results: Any) -> tuple[Any, ...]:
     """Return the results of several tasks that run as one.
 
@@ -143,7 +143,7 @@ Cut = tuple[Callable[..., Any], Any]
 """A function that takes a piece of what it is given, and the index of the piece."""
 
 
-@own("view", "moves")
+@own("view", "moves", shown="getitem")
 def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
     """Return pieces of a chunk, each of what is left by the cut before.
 
@@ -478,7 +478,7 @@ def located(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Located | None:
     return None
 
 
-@own("picks")
+@own("picks", shown="trim")
 def trimmed(chunk: Any, index: tuple[slice, ...]) -> Any:
     """Return what dask's ``_trim`` leaves of a chunk, which may have fewer axes than its array.
 

@@ -26,7 +26,7 @@ from gpusched.record.postponed import form_of, of_numpy
 from gpusched.record.recorded import recorder_among
 
 
-@own("view", "elementwise", "moves", "cuts")
+@own("view", "elementwise", "moves", "cuts", shown="concatenate")
 def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     """Return what dask's ``_concatenate2`` makes of one part.
 
@@ -51,7 +51,7 @@ def only_part(part: Any, axes: tuple[int, ...]) -> Any:
     return concatenate2(part, axes=list(axes))
 
 
-@own("view", "elementwise", "moves", "cuts")
+@own("view", "elementwise", "moves", "cuts", shown="concatenate")
 def as_joined(part: Any, ndim: int) -> Any:
     """Return what dask makes of a part that it writes to an array of so many axes.
 
@@ -78,7 +78,7 @@ def _is_plain(part: Any) -> bool:
     return type(part) in (np.ndarray, LazyChunk) or device_of(part) is not None
 
 
-@own("keeps", "recorded")
+@own("keeps", "recorded", shown="concatenate")
 def own_part(part: Any) -> Any:
     """Return what dask's ``concatenate_axes`` makes of one part, along any axes: a copy.
 

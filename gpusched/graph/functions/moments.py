@@ -134,7 +134,7 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
 # Of one chunk -----------------------------------------------------------------------------
 
 
-@own("recorded")
+@own("recorded", shown="moment_agg")
 def moment_agg_of_one(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                       sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
                       **kwargs: Any) -> Any:  # fmt: skip
@@ -160,7 +160,7 @@ def moment_agg_of_one(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f
     return np.where(np.isfinite(mean), found, np.nan)
 
 
-@own("recorded")
+@own("recorded", shown="mean_agg")
 def mean_agg_of_one(pairs: Any, dtype: Any = "f8", axis: Any = None, computing_meta: bool = False,
                     **kwargs: Any) -> Any:  # fmt: skip
     """Do what dask's ``mean_agg`` does, recorded with what has made the sum of the only chunk."""

@@ -15,7 +15,7 @@ from dask.utils import methodcaller, typename
 
 from gpusched.adapters.arrays import broadcast_trick
 from gpusched.plan.plan import items
-from gpusched.record.catalogue import has
+from gpusched.record.catalogue import has, shown_name
 
 CURRIED: Any = tlz.curry | toolz.curry
 """tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
@@ -148,7 +148,26 @@ def name_of(function: Any) -> str:
     if type(function) is methodcaller:
         return str(function.method)
     function = getattr(function, "func", function)
-    return str(getattr(function, "__name__", type(function).__name__))
+    return shown_name(function) or str(getattr(function, "__name__", type(function).__name__))
+
+
+def names_of(functions: Iterable[Any]) -> list[str]:
+    """Return the names of functions, for people; without gpusched's own that have none for these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.functions.partials import names_of
+    >>> from gpusched.record.recorded import one_of
+    >>> names_of([np.exp, one_of])
+    ['exp']
+    """
+    return [name_of(each) for each in functions if has_name(each)]
+
+
+def has_name(function: Any) -> bool:
+    """Return whether a function has a name for people, as all but some of gpusched's own do."""
+    return shown_name(bare(function)) != ""
 
 
 class Guard:

@@ -20,7 +20,7 @@ from gpusched.graph.passes.table import Table
 from gpusched.graph.passes.taking import Lengths, Taken, taken_by, united
 from gpusched.graph.subgraph import depth_first, layer_of
 
-UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
+SHORTER = GraphBreak.NO_SIZE("pieces of a chunk that may be shorter than dask has noted")
 SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
 DEPENDENT = GraphBreak.IN_PIECES("a function that may compute an element from others")
 LARGE = GraphBreak.LARGE("whole results more than a quarter larger than any chunk of the graph")
@@ -82,7 +82,7 @@ class Families:
             if self._are_inside(family):
                 self._add(family)
             else:
-                self._table.note("unsplit", UNKNOWN)
+                self._table.note("unsplit", self._table.unknown("pieces of a chunk", [source]))
 
     def _are_inside(self, family: Family) -> bool:
         """Return whether pieces are of an array of NumPy's or CuPy's, and end where it does.
@@ -249,7 +249,7 @@ class Families:
         sources = frozenset().union(*(each.sources for each in operands))
         # A chunk of length 1 is broadcast as a whole, where none or one of its pieces is.
         if (len(operands) > 1 or self._apart[first.key][1]) and not self._sized(sources):
-            self._table.note("unsplit", UNKNOWN)
+            self._table.note("unsplit", SHORTER)
             return
         values: dict[Any, Any] = {key: each.value for key, each in given.items()}
         values |= {key: self._tasks[key].value for key in common}

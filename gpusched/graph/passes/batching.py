@@ -28,7 +28,6 @@ from gpusched.record.catalogue import has
 from gpusched.record.steps import ProgramStep
 
 ALL = GraphBreak.RESULT("all chunks become one")
-UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
 LARGE = GraphBreak.LARGE("chunks that are large enough")
 NEIGHBOURS = GraphBreak.FEW_TASKS("too few tasks side by side (gpusched.batching.least)")
 SENT = GraphBreak.KEPT("results that would be sent to many which need little of them")
@@ -158,10 +157,11 @@ class _Batching:
             return GraphBreak.FORM(f"a {type(node).__name__}")
         if len(self._operands[key]) > MOST:
             return GraphBreak.FORM("tasks of very many chunks")
-        of_operands = [self._read(key, node, other) for other in self._operands[key]]
-        largest = max(of_operands, default=0)
+        read = {other: self._read(key, node, other) for other in self._operands[key]}
+        largest = max(read.values(), default=0)
         if largest == math.inf:
-            return UNKNOWN
+            unknown = [other for other, size in read.items() if size == math.inf]
+            return self._table.unknown("chunks", unknown)
         if max(nbytes or 0, largest) > self._limits.chunk:
             return LARGE
         task = self._graph[key]
@@ -173,9 +173,9 @@ class _Batching:
         if called:
             return GraphBreak.ANY_TIME(f"{called} may take any time")
         if nbytes is None and _moves(task):
-            nbytes = sum(of_operands)
+            nbytes = sum(read.values())
         if nbytes is None:
-            return UNKNOWN
+            return self._table.unknown("chunks", [key])
         if nbytes > self._limits.chunk:
             return LARGE
         self._sizes[key] = nbytes

@@ -175,7 +175,6 @@ KEPT = GraphBreak.KEPT("a chunk that is larger than the pieces which are cut off
 SEVERAL = GraphBreak.KEPT("pieces of several large chunks, each of which may be elsewhere")
 LARGE = GraphBreak.LARGE("pieces of more than half of a chunk")
 FEW = GraphBreak.FEW_CHUNKS("fewer large chunks than threads")
-UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
 NOT_RECORDED = GraphBreak.NO_KERNEL("functions that are not recorded")
 
 
@@ -233,7 +232,7 @@ class _Absorbing:
         """Return whether a task may be part of another one, or have pieces cut; note why not."""
         reason = self._table.why_fixed(node)
         if reason is None and not self._nbytes[node.key]:
-            reason = UNKNOWN
+            reason = self._table.unknown("chunks", [node.key])
         if reason is not None:
             self._table.note("absorb", reason)
         return reason is None

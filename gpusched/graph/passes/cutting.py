@@ -29,7 +29,6 @@ SHARE = 16
 """How many times as large as one piece all pieces of a chunk may be: who needs one is sent all."""
 
 ANNOTATED = GraphBreak.ANNOTATED("a graph with annotations")
-UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown size")
 SMALL = GraphBreak.SMALL("chunks below gpusched.batching.chunk-bytes, or none whose size is known")
 SENT = GraphBreak.KEPT("pieces of a chunk that are large together: who needs one is sent all")
 LARGE = GraphBreak.LARGE("pieces that are large")
@@ -154,7 +153,8 @@ class _Cutting:
                 return None  # What is taken of several results is a chunk, and no piece of one.
             told = self._table.sizes.lengths(self._tasks, key)
             if told is None or _Piece(key, *told).nbytes < self._least:
-                self._table.note("cut", UNKNOWN if told is None else SMALL)
+                unknown = told is None and self._table.unknown("pieces of a chunk", [key])
+                self._table.note("cut", unknown or SMALL)
                 return None
             self._large[key] = _Piece(key, *told)
         return self._large[key]

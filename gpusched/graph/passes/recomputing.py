@@ -43,7 +43,6 @@ WRITTEN = 2
 COMPUTES = GraphBreak.NO_GAIN("results that take longer to compute again than to read")
 READS = GraphBreak.NO_GAIN("results that are computed of more than they are")
 KEPT = GraphBreak.KEPT("results of chunks that would be kept instead, and are larger")
-UNKNOWN = GraphBreak.UNKNOWN_SIZE("results of chunks of unknown size")
 NOT_RECORDED = GraphBreak.NO_KERNEL("results that functions need which are not recorded")
 
 
@@ -179,8 +178,9 @@ class _Recomputing:
             return NOT_RECORDED
         if not again:
             return COMPUTES
-        if any(table.nbytes(k) is None for k in given):
-            return UNKNOWN
+        unknown = [k for k in given if table.nbytes(k) is None]
+        if unknown:
+            return table.unknown("results of chunks", unknown)
         longer = sum(self._nbytes[k] for k in given if not self._is_there(k))
         return KEPT if longer > self._nbytes[key] else None
 

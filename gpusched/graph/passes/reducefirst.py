@@ -47,7 +47,8 @@ LEFT = 2
 
 NO_GAIN = GraphBreak.NO_GAIN("what a reduction leaves of parts is hardly less than they are")
 NEEDED = GraphBreak.KEPT("small chunks that other tasks need, too, besides a reduction of them")
-UNKNOWN = GraphBreak.UNKNOWN_SIZE("parts of a joined chunk of unknown size, or of float16")
+ROUNDED = GraphBreak.DTYPE("parts of float16, whose sums would be rounded")
+EMPTY = GraphBreak.NO_SIZE("parts of a joined chunk that may be empty")
 OTHERS = GraphBreak.FORM("results of chunks that dask's own steps of the reduction do not join")
 
 _OF_NONE = (chunk.min, chunk.max, reductions.chunk_min, reductions.chunk_max, nanmin_skip,
@@ -190,16 +191,16 @@ class _ReducingFirst:
         known = [each for each in shapes if each is not None]
         ndim = parts.ndim if parts.ndim is not None else len(known[0][1]) if known else 0
         if len(known) < len(shapes) or any(len(shape) != ndim for _, shape in known):
-            return UNKNOWN
+            return self._table.unknown("parts of a joined chunk", parts.keys)
         told = [self._table.sizes.lengths({}, each.key) for each in path]
         itemsizes = {size for size, _ in (*known, *filter(None, told))}
         # Each of several sums of float16 would be rounded.
         if 2 in itemsizes:
-            return UNKNOWN
+            return ROUNDED
         if bare(first.func) in _OF_NONE and (
             any(0 in shape for _, shape in known) or not self._sized(parts.keys)
         ):
-            return UNKNOWN
+            return EMPTY
         itemsize = max(itemsizes)
         divided = Divided(ndim, parts.along)
         for before, each in pairwise(path[:-1]):

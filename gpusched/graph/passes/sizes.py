@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,10 +19,12 @@ from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
+    GraphNode,
     Task,
     TaskRef,
     is_container,
 )
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.functions.known import known
 from gpusched.graph.functions.partials import bare, parts, shows_one_element
 from gpusched.graph.functions.reductionsteps import is_first_step
@@ -52,6 +54,7 @@ class Sizes:
     def __init__(self, layers: Mapping[str, Any]) -> None:
         self._told = {name: _told(layer) for name, layer in layers.items()}
         told = (n for n, each in self._told.items() if each)
+        self._undetermined = {name for name, layer in layers.items() if _is_undetermined(layer)}
         self._chunks = {n: layers[n].collection_annotations.get("chunks") for n in told}
         self._grids: dict[tuple[Any, ...], tuple[int, Any]] = {}
         """By the keys of all chunks: what `grid` returns, of arrays that passes have made."""
@@ -220,6 +223,18 @@ class Sizes:
             return None if None in chunks else sum(filter(None, chunks))
         return self.of(node)
 
+    def unknown(self, what: str, nodes: Iterable[Any]) -> Reason:
+        """Return the reason for tasks' results whose sizes are not known, by their nodes or keys.
+
+        Where dask array has counted them as unknown, users can have them computed.
+        """
+        names = {_layer(result_key(n) if isinstance(n, GraphNode) else n) for n in nodes}
+        if names.isdisjoint(self._undetermined):
+            return GraphBreak.NO_SIZE(
+                f"{what} whose size is not noted: several in one, or not numbers"
+            )
+        return GraphBreak.UNKNOWN_SIZE(f"{what} of unknown size")
+
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
@@ -293,6 +308,12 @@ def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
     if dtype is None or dtype.hasobject or any(n != n for n in shape):
         return None
     return dtype.itemsize, tuple(shape)
+
+
+def _is_undetermined(layer: Any) -> bool:
+    """Return whether chunks of a layer are of a size that their values decide, as after a mask."""
+    told = getattr(layer, "collection_annotations", None) or {}
+    return any(n != n for n in told.get("chunksize", ()))
 
 
 def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:

@@ -171,6 +171,10 @@ class Table:
             return self.sizes.of(node)
         return self.sizes.of_task(node, self.forms.answer(leaves_less, node))
 
+    def unknown(self, what: str, keys: Iterable[Any]) -> Reason:
+        """Return the reason for some chunks whose sizes are not known."""
+        return self.sizes.unknown(what, [self.tasks.get(key, key) for key in keys])
+
 
 class KnownBytes(dict[Any, int]):
     """By key: the bytes of a table's chunks at most; 0 of those whose size is not known."""

@@ -18,7 +18,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched import forks
 from gpusched.graph.functions.libraries import KEPT, found_by_name, package
-from gpusched.graph.functions.partials import bare, callables, name_of, parts
+from gpusched.graph.functions.partials import bare, callables, names_of, parts
 from gpusched.graph.functions.unrecorded import conflict, may_change, sees, shown_registers
 from gpusched.graph.placement.devicechoice import note_returns
 from gpusched.graph.placement.placing import begin
@@ -96,7 +96,7 @@ class Program(ByToken):
 
     @property
     def __name__(self) -> str:
-        return "fused-" + "-".join(name_of(step.function) for step in self.steps)
+        return "fused-" + "-".join(names_of(step.function for step in self.steps))
 
     def __repr__(self) -> str:
         return f"<Program {self.__name__}>"
@@ -130,7 +130,7 @@ class Program(ByToken):
                     shown = True
                     break
         except Exception as error:
-            names = ", ".join(name_of(step.function) for step in self.steps)
+            names = ", ".join(names_of(step.function for step in self.steps))
             key = current_key()
             where = "" if key is None else f", key {key}"
             error.add_note(f"gpusched: raised in a chunk task of {names}{where}")

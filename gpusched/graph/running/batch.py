@@ -169,7 +169,7 @@ def packed(values: list[Any]) -> Any:
                  tuple([v.shape for v in values]))  # fmt: skip
 
 
-@own("moves")
+@own("moves", shown="")
 def part(results: Any, index: int) -> Any:
     """Return one of a batch's results."""
     return results[index]

@@ -125,7 +125,7 @@ def warn_once(reason: str, library: str = "CuPy") -> None:
 
 FIRST = "first of its kind"
 CHANGED = "what a function reads from outside has changed"
-UNCOMPARABLE = "an argument that cannot be compared"
+UNCOMPARABLE = "an object among the arguments, which may have changed"
 OTHER_RESULT = "a function returned another kind of result than before"
 COMPILED = "its kernels have been compiled since"
 NOT_KEPT = "the plan before was for one chunk only"

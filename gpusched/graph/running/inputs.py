@@ -97,15 +97,39 @@ def first_device(inputs: tuple[Any, ...]) -> Device:
     return next((device for device in map(device_of, flat(inputs)) if device is not None), HOST)
 
 
-def obstacle(inputs: tuple[Any, ...], key: Any, joins: bool, least: int) -> Reason | None:
+def obscurity(value: Any) -> str:
+    """Return what an input is on which no plan can depend, for people; empty for any other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.running.inputs import obscurity
+    >>> obscurity({"n": np.ones(3)}), obscurity([object()]), obscurity(np.ones(3))
+    ('a dictionary of arrays', 'an object of type object', '')
+    """
+    try:
+        describe(value)
+    except TypeError:
+        items = (*value, *value.values()) if type(value) is dict else value
+        if type(value) is dict and any(map(_is_array, flat(items))):
+            return "a dictionary of arrays"
+        if type(value) in (dict, *NESTED):
+            return next(filter(None, map(obscurity, items)))
+        return f"an object of type {type(value).__name__}"
+    return ""
+
+
+def obstacle(
+    inputs: tuple[Any, ...], obscure: Reason | None, joins: bool, least: int
+) -> Reason | None:
     """Return why calls are not recorded for some inputs, or None if they may be.
 
     Parameters
     ----------
     inputs
         Of the calls.
-    key
-        What a plan depends on; None if that is not known.
+    obscure
+        Why no plan can depend on them, if so.
     joins
         Whether the calls may make a large array of small ones.
     least
@@ -116,8 +140,8 @@ def obstacle(inputs: tuple[Any, ...], key: Any, joins: bool, least: int) -> Reas
     if reason is not None:
         return reason
     arrays = [(value.size, device.name) for value in values if (device := device_of(value))]
-    if key is None:
-        return GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
+    if obscure is not None:
+        return obscure
     if len({device for _, device in arrays}) > 1:
         return GraphBreak.DEVICES("chunks on several devices")
     if not arrays:

@@ -11,7 +11,6 @@ import numpy as np
 from gpusched import config
 from gpusched.breaks import GraphBreak
 from gpusched.emit.floatingpoint import error_state, take
-from gpusched.graph.functions.partials import name_of
 from gpusched.graph.running import decisions, layouts
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct, Plans, Waiting
@@ -194,7 +193,7 @@ class Recording:
 
     def _count(self) -> None:
         segment, recorder = self._segment, self._recorder
-        found = name_of(segment.steps[-1][1].function), self._remembered.newness(self._key)
+        found = segment.operation(-1), self._remembered.newness(self._key)
         with updating() as counters:
             counters.recorded[found] += 1
             counters.breaks.update(recorder.breaks)

@@ -18,13 +18,13 @@ from gpusched.emit.floatingpoint import INVALID, QUOTIENT, enforced, error_state
 from gpusched.emit.kernel import EXACT
 from gpusched.emit.operations import replaced
 from gpusched.graph.functions.known import known, substitute_for
-from gpusched.graph.functions.partials import name_of
+from gpusched.graph.functions.partials import has_name, name_of
 from gpusched.graph.running import decisions, layouts
 from gpusched.graph.running.calling import Calling
 from gpusched.graph.running.cutfirst import RETURNED, CutFirst, leading_cuts
 from gpusched.graph.running.decisions import Direct, Plans, Remaining, Waiting, warn_once
 from gpusched.graph.running.division import Steps
-from gpusched.graph.running.inputs import describe, first_device, flat, obstacle
+from gpusched.graph.running.inputs import describe, first_device, flat, obscurity, obstacle
 from gpusched.graph.running.moved import Moved, leave
 from gpusched.graph.running.recording import Recording
 from gpusched.graph.running.remembered import Remembered
@@ -116,6 +116,8 @@ class Segment:
         """What calls the functions as they are."""
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
         """What is called with lazy chunks."""
+        self.named = [(r, s) for r, s in steps if has_name(s.function)]
+        """The calls that are reported: of all but what only hands results on."""
         self.own = [step for _, step in steps if self.recorded and is_own(step)]
         """Calls of the user's functions."""
         self._state = NOTHING, Remembered()
@@ -476,11 +478,16 @@ class Segment:
         self.remembered.add(key, direct)
         with updating() as counters:
             counters.tasks += 1
-            counters.breaks[direct.operation, direct.reason] += 1
+            if self.named:
+                counters.breaks[direct.operation, direct.reason] += 1
+
+    def operation(self, k: int) -> str:
+        """Return the name of one of its calls, for people."""
+        return name_of((self.named or self.steps)[k][1].function)
 
     def without(self, reason: Reason) -> Direct:
         """Return the decision to call the functions as they are."""
-        return Direct(name_of(self.steps[-1][1].function), reason)
+        return Direct(self.operation(-1), reason)
 
     # What it depends on -----------------------------------------------------------------
 
@@ -543,14 +550,26 @@ class Segment:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
         refused = self.examined().refused
         own = refused[1] if refused else self.spent
-        return own or obstacle(inputs, key, self.joins, self.overrides.bounds.elements)
+        obscure = self._obscure(inputs) if key is None else None
+        return own or obstacle(inputs, obscure, self.joins, self.overrides.bounds.elements)
+
+    def _obscure(self, inputs: tuple[Any, ...]) -> Reason | None:
+        """Return the reason for inputs on which no plan can depend, the user's own first."""
+        undescribed = {k: found for k, value in enumerate(inputs) if (found := obscurity(value))}
+        read = set().union(*(step.registers for step in self.own))
+        for k, found in undescribed.items():
+            # What follows the registers is what functions of the user's read from outside.
+            if k >= len(self.inputs) or self.inputs[k] in read:
+                return GraphBreak.UNCOMPARABLE(f"{found} among the arguments")
+        return next((GraphBreak.FORM(f"a result of dask's own that is {found}")
+                     for found in undescribed.values()), None)  # fmt: skip
 
     def _decided(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if it follows from the inputs."""
         reason = self.obstacle(inputs, key)
         if reason is None:
             return None
-        found = Direct(name_of(self.steps[0][1].function), reason)
+        found = Direct(self.operation(0), reason)
         if not replaced():
             self.remembered.add(key, found)
         return found

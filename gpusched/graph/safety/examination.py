@@ -25,7 +25,7 @@ from gpusched.record.catalogue import own_traits
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
-OBSCURE = GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
+OBSCURE = GraphBreak.UNCOMPARABLE("an object, or a dictionary of arrays, among the arguments")
 INSTEAD = ("gpusched.graph",)
 """Modules with functions that programs call instead of a library's."""
 COMPILED = GraphBreak.LIBRARY("a function that numba has compiled, which no kernel holds")
