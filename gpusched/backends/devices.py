@@ -38,8 +38,6 @@ class Capabilities:
     """Whether its arrays are NumPy's, so that nothing is copied, and scalars are values too."""
     addresses: bool = False
     """Whether kernels take arrays as they are, by their addresses, and not one-dimensional ones."""
-    moments: bool = False
-    """Whether one kernel can compute the mean of its values and their deviations from it."""
     begins: bool = False
     """Whether a reduction writes each result by itself, perhaps by joining those of several blocks;
     else it joins its values to what is there. Segmented ones always do the latter."""
@@ -106,7 +104,7 @@ def _nothing() -> None:
 
 HOST = Device(
     "cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
-    can=Capabilities(host_memory=True, moments=True, errors=True, streams=True, windows=True,
+    can=Capabilities(host_memory=True, errors=True, streams=True, windows=True,
                      tiles=True, parts=True, single=True),
 )  # fmt: skip
 """NumPy arrays."""
@@ -137,7 +135,7 @@ def cuda() -> Device:
     return Device("cuda", runtime.handle, cupy.ndarray, cupy.full, cupy.array, synchronize,
                   lambda kernel: arraycalls.in_place_of(kernel, cupy),
                   Marks(mark, passed, seconds),
-                  Capabilities(addresses=True, moments=True, begins=True), runtime.here,
+                  Capabilities(addresses=True, begins=True), runtime.here,
                   lambda: cupy.cuda.get_current_stream().ptr == 0)  # fmt: skip
 
 

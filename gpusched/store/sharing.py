@@ -109,6 +109,9 @@ def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> T:
     kept = _from_disk(wanted, load, complain=True)
     found, source = _shared(wanted, load, build) if kept is None else (kept, DISK)
     _record(wanted, started, source)
+    if service.awaited():
+        with updating() as counters:
+            counters.compile_seconds += perf_counter() - started
     return found
 
 
