@@ -21,7 +21,7 @@ from dask.utils import parse_timedelta
 
 from gpusched import events
 from gpusched.dataclass import dataclass
-from gpusched.store import codefiles, kernelfiles, unwritable
+from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
@@ -217,7 +217,7 @@ def _keep(wanted: Wanted, sealed: bytes) -> None:
     try:
         kernelfiles.keep(wanted.path, sealed)
     except OSError as error:
-        unwritable.warn(wanted.path, error)
+        kernelfiles.warn_unwritable(wanted.path, error)
         _count_unshared(f"cannot write: {error.strerror or error}")
     else:
         _announce(wanted)
