@@ -329,7 +329,7 @@ class _Recorder(TracingRecorder):
         origin = self._sites[id(step)]
         key = self._run._keys.get(origin.step)
         place = place_of_site(origin.site) or place_of_layer(layer_of(key))
-        name = str(getattr(step.function, "__name__", type(step.function).__name__))
+        name = name_of(step.function)
         reasons = [broken.reason for broken in self.broken if broken.operation == name]
         told = reasons[0] if reasons else "no kernel for this function"
         found = Called(step.function, args, kwargs, name, key, place, told)

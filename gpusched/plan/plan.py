@@ -333,8 +333,6 @@ class Plan:
     """Structure of the results, with registers in it."""
     constants: tuple[tuple[int, Any], ...] = ()
     """(register, array) for arrays that do not depend on the inputs' values."""
-    dying: tuple[tuple[int, ...], ...] = ()
-    """Per step, the registers nobody reads later."""
     stages: tuple[Stage, ...] = ()
     """What runs: the steps, some of them together."""
     errors: int = 0
@@ -356,6 +354,11 @@ class Plan:
                 device.synchronize()
             if events.active:
                 timing.resolve()
+
+    @cached_property
+    def dying(self) -> tuple[tuple[int, ...], ...]:
+        """Per step, the registers nobody reads later."""
+        return last_uses(map(touched, self.steps), used_registers(self.result))
 
     @cached_property
     def launches(self) -> list[Launch]:
@@ -527,6 +530,11 @@ def written(step: Step) -> set[int]:
     if isinstance(step, Launch | Empty):
         return {output.register for output in step.outputs}
     return set(step.results) if isinstance(step, Call) else set()
+
+
+def touched(step: Step) -> set[int]:
+    """Return the registers a step reads or writes: what nobody reads later is let go of then."""
+    return reads(step) | written(step)
 
 
 def last_uses(read: Iterable[set[int]], kept: set[int]) -> tuple[tuple[int, ...], ...]:
