@@ -15,7 +15,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.kernel import Kernel
 from gpusched.store import tuned
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Capabilities:
     """Whether one operation alone is faster as a kernel; see `gpusched.graph.running.results`."""
 
 
-def _no_calls(kernel: Runnable) -> None:
+def _no_calls(kernel: Handle) -> None:
     """Return None: what is on the host is computed by a program's own calls meanwhile."""
 
 
@@ -67,7 +67,7 @@ class Device:
     """
 
     name: str
-    compile: Callable[[Kernel], Runnable]
+    compile: Callable[[Kernel], Handle]
     """Turns a kernel into what launches hold, which need not be compiled yet."""
     empty: Callable[[tuple[int, ...], np.dtype], Any]
     """Allocates an uninitialised array."""
@@ -77,7 +77,7 @@ class Device:
     """Copies a NumPy array to the device."""
     synchronize: Callable[[], None]
     """Waits for what this thread has launched."""
-    calls: Callable[[Runnable], Runnable | None] = _no_calls
+    calls: Callable[[Handle], Handle | None] = _no_calls
     """Returns what does by calls of the array library what a kernel does that is not compiled; None
     where it cannot."""
     marks: Marks | None = None

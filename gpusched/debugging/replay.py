@@ -51,7 +51,7 @@ from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
 from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.steps import ProgramStep
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 CUT = "it shows a piece of a chunk"
 """Why no kernel cuts pieces off."""
@@ -62,7 +62,7 @@ class Execution:
 
     device: Device = HOST
 
-    def kernel(self, use: KernelUse) -> Runnable:
+    def kernel(self, use: KernelUse) -> Handle:
         """Return what a launch calls: the kernel as it is compiled for."""
         return use.launch.kernel
 

@@ -64,7 +64,7 @@ from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import CompiledKernel, Handle
 
 UNKNOWN = object()
 """Stands in for a chunk of which nothing is known."""
@@ -438,9 +438,9 @@ class Rehearser:
         return ordinary(_small(result))
 
 
-def _uncompiled(kernel: Kernel) -> CompiledKernel:
+def _uncompiled(kernel: Kernel) -> Handle:
     """Return something instead of a kernel, which does nothing when called."""
-    return CompiledKernel(kernel, lambda *operands: None)
+    return Handle.of(CompiledKernel(kernel, lambda *operands: None))
 
 
 def _small(value: Any) -> Any:

@@ -17,7 +17,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import UNDERFLOW, UNSURE, collecting, note
 from gpusched.plan import timing
 from gpusched.plan.layout import Loops, passed
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 from gpusched.store.statistics import Statistics
 
 Registers = list[Any]
@@ -128,7 +128,7 @@ class Launch:
     """One kernel call."""
 
     device: Device
-    kernel: Runnable
+    kernel: Handle
     inputs: tuple[int, ...]
     """Registers."""
     outputs: tuple[Allocation, ...]
@@ -366,7 +366,7 @@ class Plan:
         return [step for step in self.steps if isinstance(step, Launch)]
 
     @cached_property
-    def kernels(self) -> tuple[Runnable, ...]:
+    def kernels(self) -> tuple[Handle, ...]:
         """What they call, each once."""
         return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
 

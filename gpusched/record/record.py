@@ -52,7 +52,7 @@ from gpusched.record import parts
 from gpusched.record.catalogue import has
 from gpusched.record.postponed import FORMS, Postponed, early
 from gpusched.record.views import Pieces, Views, gather_apart, owning
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 if TYPE_CHECKING:
     from gpusched.record.steps import Calls
@@ -117,7 +117,7 @@ class Recorder:
         self.pieces = Pieces()
         self.patient = True
         """Whether what is to run now may wait for a compiler."""
-        self.missing: tuple[Runnable, ...] = ()
+        self.missing: tuple[Handle, ...] = ()
         """Kernels that ended the recording, as they are not compiled."""
         self.repeatable = True
         """Whether the plan may run for these very inputs: no step that has run is seen outside."""

@@ -9,7 +9,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from gpusched import events, forks
 from gpusched.dataclass import dataclass
@@ -43,24 +43,6 @@ class CompiledKernel:
     call: Call
     native: NativeKernel | None = None
     """The same for other machine code to call; None where numba or Python runs the kernel."""
-    ready: ClassVar[bool] = True
-    """That it can be called at once, as a `Handle` says it."""
-
-    @property
-    def name(self) -> str:
-        """Its name in profiles and counters."""
-        return self.kernel.name
-
-    def look(self) -> bool:
-        """Return that it can be called."""
-        return True
-
-    def is_kept(self) -> bool:
-        """Return that it can be called."""
-        return True
-
-    def wait(self) -> None:
-        """Return at once."""
 
 
 class Handle:
@@ -117,6 +99,13 @@ class Handle:
         self._obtain = obtain
         self._kept = kept
 
+    @classmethod
+    def of(cls, found: CompiledKernel) -> Handle:
+        """Return a kernel that is compiled as launches hold it."""
+        made = cls(found.kernel, lambda: found, lambda: found)
+        made._set(found)
+        return made
+
     def __repr__(self) -> str:
         return f"<Handle {self.name}, {'' if self.ready else 'not '}compiled>"
 
@@ -166,9 +155,6 @@ class Handle:
         self.wait()
         return self.call(*arguments)
 
-
-Runnable = CompiledKernel | Handle
-"""A kernel that can be called, at once or as soon as it has been compiled."""
 
 MOST = 4096
 """Kernels that a store holds, the oldest of which goes first; plans hold those that they call."""
