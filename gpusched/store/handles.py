@@ -77,8 +77,6 @@ class Handle:
         self.ready = False
         self.call: Call = self._compile_and_call
         self.native: NativeKernel | None = None
-        self.compiled: CompiledKernel | None = None
-        """What it is once it is ready."""
         self.error: Exception | None = None
         """Why it could not be compiled, if so."""
         self.requested = False
@@ -133,9 +131,9 @@ class Handle:
             return
         started = time.perf_counter()
         with compiling_for(self.name), self._compiling:
-            if self.compiled is None:
+            if not self.ready:
                 self._set(self._obtain())
-            elif events.active:
+            elif events.active:  # type: ignore[unreachable]  # Another thread has.
                 events.record_since("compile", self.name, started, about="thread")
 
     def count(self, seconds: float, graph: str) -> None:
@@ -146,7 +144,6 @@ class Handle:
         self._graph = graph or self._graph
 
     def _set(self, found: CompiledKernel) -> None:
-        self.compiled = found
         self.native = found.native
         self.call = found.call
         self.ready = True
@@ -207,12 +204,11 @@ class KernelStore(ABC):
             found = self._handles.setdefault(kernel, made)
         return found
 
-    def get(self, kernel: Kernel) -> CompiledKernel:
+    def get(self, kernel: Kernel) -> Handle:
         """Return `kernel` compiled, from memory, from disk, or compiled now."""
         handle = self.handle(kernel)
         handle.wait()
-        assert handle.compiled is not None
-        return handle.compiled
+        return handle
 
     def clear(self) -> None:
         """Forget what is in memory; files stay."""
