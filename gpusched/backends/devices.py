@@ -49,10 +49,9 @@ class Capabilities:
     """Whether kernels join what sliding windows have in common once, and write each result."""
     tiles: bool = False
     """Whether kernels have machine code that another loop calls for a tile of rows at a time."""
-    parts: bool = False
-    """Whether a call costs so little that one result may be computed by several."""
-    single: bool = False
-    """Whether one operation alone is faster as a kernel; see `gpusched.graph.running.results`."""
+    cheap: bool = False
+    """Whether a call costs so little that one result may be computed by several, and that one
+    operation alone is faster as a kernel; see `gpusched.graph.running.results`."""
 
 
 def _no_calls(kernel: Handle) -> None:
@@ -104,8 +103,8 @@ def _nothing() -> None:
 
 HOST = Device(
     "cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
-    can=Capabilities(host_memory=True, errors=True, streams=True, windows=True,
-                     tiles=True, parts=True, single=True),
+    can=Capabilities(host_memory=True, errors=True, streams=True, windows=True, tiles=True,
+                     cheap=True),
 )  # fmt: skip
 """NumPy arrays."""
 

@@ -264,7 +264,7 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
 def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> UnjoinedLaunch | Reason:
     """Return a launch that reads grids' arrays where they are, or why there is none."""
     kernel = launch.kernel.kernel
-    if not launch.device.can.parts or kernel.edition or not _divides(launch):
+    if not launch.device.can.cheap or kernel.edition or not _divides(launch):
         return NEEDED
     apart = {launch.inputs[k] for k in kernel.gathered} | {_labels(launch)}
     if not apart.isdisjoint(views):
