@@ -20,7 +20,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.emit.operations import replaced
-from gpusched.store import codefiles, kernelfiles, unwritable
+from gpusched.store import codefiles, kernelfiles
 from gpusched.store.processors import cores, interpreted
 
 _ADDED = 32 << 20
@@ -266,4 +266,4 @@ def _write(name: str, found: Host) -> None:
     if root is None:
         return
     content = json.dumps({"identity": name, **asdict(found)}, indent=1)
-    unwritable.write_or_warn(root / "machine.json", content.encode())
+    kernelfiles.write_or_warn(root / "machine.json", content.encode())

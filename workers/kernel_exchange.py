@@ -15,6 +15,7 @@ from distributed import Worker, WorkerPlugin
 from distributed.comm.core import CommClosedError
 from distributed.worker import WORKER_ANY_RUNNING
 
+from gpusched.adapters.distributed import loop_to_wait_for
 from gpusched.store import codefiles, sharing
 
 logger = logging.getLogger(__name__)
@@ -83,8 +84,8 @@ class WorkerKernels(WorkerPlugin):
         Raises `NotSharedError` if there was no answer, or the worker that makes it takes too long.
         """
         worker = self._worker
-        loop = worker.loop.asyncio_loop  # type: ignore[attr-defined]
-        if _runs_here(loop):
+        loop = loop_to_wait_for(worker)
+        if loop is None:
             raise sharing.NotSharedError("the event loop cannot wait for other workers")
         asking = self._ask(key, patience)
         try:
@@ -133,10 +134,3 @@ class WorkerKernels(WorkerPlugin):
         if path and content is not None:
             self._files[key] = path
         self._tell({"op": MADE, "key": key, "sealed": content})
-
-
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,6 +21,18 @@ def worker_instances() -> list[Worker]:
     from distributed import Worker
 
     return list(Worker._instances)
+
+
+def loop_to_wait_for(worker: Worker) -> asyncio.AbstractEventLoop | None:
+    """Return a worker's event loop; None to what the loop itself runs, which cannot wait for it.
+
+    Tornado's class of loops, by which distributed declares it, has no public name for asyncio's.
+    """
+    loop: asyncio.AbstractEventLoop = worker.loop.asyncio_loop  # type: ignore[attr-defined]
+    try:
+        return None if asyncio.get_running_loop() is loop else loop
+    except RuntimeError:
+        return loop
 
 
 def scheduler_instances() -> list[Scheduler]:

@@ -5,8 +5,8 @@ kernels, in the order of calls: `cache` keeps them, and `cpu` compiles by `silen
 `scalar_choices`, with the functions of `primitives`, `scalar_math`, `flags`, `streaming` and
 `conversions`; `objectcode` makes bytes of it with `entries`, `checks` and `tiles`;
 `native` loads those by `elf`. `tilecalls` is the memory that `tiles` reads, and
-`buffer_pool` the buffers that results are written to; `transposing` copies what is in another order
-in memory. `cuda` is the same for GPUs, and `arraycalls` what CuPy is called for there until a
-kernel is compiled. `compileworker` is the process of the compile service that calls these
-compilers, and `complaints` what is said of a function that they refuse.
+`buffer_pool` the buffers that results are written to. `cuda` is the same for GPUs, and `arraycalls`
+what CuPy is called for there until a kernel is compiled. `compileworker` is the process of the
+compile service that calls these compilers, and `complaints` what is said of a function that they
+refuse.
 """

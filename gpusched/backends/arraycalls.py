@@ -19,7 +19,7 @@ from gpusched.emit.dtypes import HALF
 from gpusched.emit.generate import stride_names
 from gpusched.emit.kernel import BY_LINES, FIRSTS, MOMENTS, PLACE, Access, Kernel, Statement
 from gpusched.emit.operations import OPERATIONS, named
-from gpusched.store.handles import CompiledKernel, Runnable
+from gpusched.store.handles import CompiledKernel, Handle
 
 _UNCHECKED = frozenset(["nextafter"])
 """Operations whose function in CuPy has not been compared with NumPy's."""
@@ -39,7 +39,7 @@ def can_call(kernel: Kernel) -> bool:
     return joined and called <= OPERATIONS.keys() and called.isdisjoint(_UNCHECKED)
 
 
-def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
+def in_place_of(kernel: Handle, module: ModuleType) -> Handle | None:
     """Return what is called as long as a kernel is not compiled; None where nothing can be.
 
     Parameters
@@ -56,7 +56,7 @@ def in_place_of(kernel: Runnable, module: ModuleType) -> Runnable | None:
     def call(*arguments: Any) -> None:
         (kernel.call if kernel.ready else calls)(*arguments)
 
-    return CompiledKernel(kernel.kernel, call)
+    return Handle.of(CompiledKernel(kernel.kernel, call))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
@@ -17,7 +16,6 @@ from gpusched.store import emitters, kernelfiles, processors, sharing, tuned
 from gpusched.store.handles import CompiledKernel, KernelStore
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.service import client as service
-from gpusched.store.statistics import updating
 
 
 class KernelCache(KernelStore):
@@ -36,13 +34,9 @@ class KernelCache(KernelStore):
         """Return a kernel from a file, from other processes, or compiled now."""
         if processors.interpreted():
             return reference(kernel)
-        started = time.perf_counter()
         prepared = prepare(kernel)
         found = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
         prepared.describe()
-        if service.awaited():
-            with updating() as counters:
-                counters.compile_seconds += time.perf_counter() - started
         return found
 
     def is_kept(self, kernel: Kernel) -> bool:

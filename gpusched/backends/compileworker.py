@@ -17,8 +17,7 @@ def prepared() -> Work:
     """Import what compiles, once for all workers; return what these do."""
     with _absent("scipy", "coverage"):
         import gpusched.backends.cache
-        import gpusched.backends.cpu
-        import gpusched.store.service.definitions  # noqa: F401
+        import gpusched.backends.cpu  # noqa: F401
         from gpusched.adapters import numba
 
         numba.load_registries()
@@ -63,7 +62,7 @@ def answer_to(request: dict[str, Any]) -> protocol.Frame:
 
 
 def _compiled(request: dict[str, Any]) -> bytes:
-    from gpusched.store.service.definitions import from_data
+    from gpusched.emit.kernel import from_data
 
     kernel = from_data(request["kernel"])
     if request["target"] == "cuda":

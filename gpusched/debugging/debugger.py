@@ -20,7 +20,7 @@ from gpusched.emit.kernel import Kernel
 from gpusched.graph.functions.partials import bare
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Reduce
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import CompiledKernel, Handle
 
 
 def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
@@ -113,10 +113,10 @@ class _Stepping(_SteppingCalls):
         super().__init__(stops)
         self.device = replace(HOST, compile=_uncompiled)
 
-    def kernel(self, use: KernelUse) -> CompiledKernel:
+    def kernel(self, use: KernelUse) -> Handle:
         kernel = ReadableKernel(use)
         call = kernel.stopping(self._stops.in_kernel(kernel))
-        return CompiledKernel(use.kernel, call)
+        return Handle.of(CompiledKernel(use.kernel, call))
 
 
 def stoppable(called: Called) -> bool:
@@ -125,8 +125,8 @@ def stoppable(called: Called) -> bool:
     return bool(called.arrays()) and not drawn and not moves_by_name(called.function)
 
 
-def _uncompiled(kernel: Kernel) -> CompiledKernel:
-    return CompiledKernel(kernel, lambda *operands: None)
+def _uncompiled(kernel: Kernel) -> Handle:
+    return Handle.of(CompiledKernel(kernel, lambda *operands: None))
 
 
 def _called(called: Called, stops: Stops) -> Any:

@@ -20,7 +20,7 @@ from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Apply, Node, Reduce, Scan, Segments
 from gpusched.plan.layout import passed
 from gpusched.plan.plan import Allocation
-from gpusched.store import codefiles, unwritable
+from gpusched.store import codefiles, kernelfiles
 from gpusched.store.kernelfiles import directory
 
 Index = tuple[int, ...]
@@ -262,5 +262,5 @@ def shown(text: str, name: str) -> str:
                 codefiles.write(path, text.encode())
             return str(path)
         except OSError as error:
-            unwritable.warn(path, error)
+            kernelfiles.warn_unwritable(path, error)
     return register(f"<gpusched {name}-{digest}>", text)

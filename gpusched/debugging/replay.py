@@ -51,7 +51,7 @@ from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
 from gpusched.record.chunk import LazyChunk, node_of
 from gpusched.record.steps import ProgramStep
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 CUT = "it shows a piece of a chunk"
 """Why no kernel cuts pieces off."""
@@ -62,7 +62,7 @@ class Execution:
 
     device: Device = HOST
 
-    def kernel(self, use: KernelUse) -> Runnable:
+    def kernel(self, use: KernelUse) -> Handle:
         """Return what a launch calls: the kernel as it is compiled for."""
         return use.launch.kernel
 
@@ -329,7 +329,7 @@ class _Recorder(TracingRecorder):
         origin = self._sites[id(step)]
         key = self._run._keys.get(origin.step)
         place = place_of_site(origin.site) or place_of_layer(layer_of(key))
-        name = str(getattr(step.function, "__name__", type(step.function).__name__))
+        name = name_of(step.function)
         reasons = [broken.reason for broken in self.broken if broken.operation == name]
         told = reasons[0] if reasons else "no kernel for this function"
         found = Called(step.function, args, kwargs, name, key, place, told)

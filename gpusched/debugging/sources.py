@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import Task
 from gpusched.debugging.origins import is_elementwise, moves_by_name
+from gpusched.graph.functions import partials
 from gpusched.graph.functions.partials import bare, parts
 from gpusched.graph.programs.functiontraits import Functions, called
 from gpusched.graph.subgraph import last_task
@@ -66,8 +67,7 @@ def name_of(function: Any) -> str:
     >>> name_of(partial(np.sum, axis=0))
     'sum'
     """
-    last = [*parts(function)][-1]
-    return str(getattr(last, "__name__", type(last).__name__))
+    return partials.name_of([*parts(function)][-1])
 
 
 def _result_function(node: Any) -> Any:

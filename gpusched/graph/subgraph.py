@@ -382,7 +382,7 @@ def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:
         read |= argument.dependencies
 
 
-def flattened(node: Any, key: Any = None) -> tuple[dict[Any, Any], Any] | None:
+def flattened(node: Any) -> tuple[dict[Any, Any], Any] | None:
     """Return the tasks that are fused to one, by key, and the last one's key: the task's own.
 
     None if what they are given are not only chunks and values. Blocks of one layer have the same
@@ -390,9 +390,9 @@ def flattened(node: Any, key: Any = None) -> tuple[dict[Any, Any], Any] | None:
     """
     if type(node) is not Task:
         return None
-    key = node.key if key is None else key
+    key: Any = node.key
     if node.func is not execute_subgraph:
-        return {key: node if node.key == key else node.substitute({}, key=key)}, key
+        return {key: node}, key
     inner, last, names, *given = node.args
     values = {n: v for n, v in zip(names, given, strict=True) if type(v) is DataNode}
     other = {n: key_of_argument(v) for n, v in zip(names, given, strict=True) if n not in values}

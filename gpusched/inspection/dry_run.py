@@ -64,7 +64,7 @@ from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import CompiledKernel, Handle
 
 UNKNOWN = object()
 """Stands in for a chunk of which nothing is known."""
@@ -442,9 +442,9 @@ def _named(function: Any, args: Sequence[Any]) -> Any:
     return args[0] if function is apply and args else called_for_place(function, args)
 
 
-def _uncompiled(kernel: Kernel) -> CompiledKernel:
+def _uncompiled(kernel: Kernel) -> Handle:
     """Return something instead of a kernel, which does nothing when called."""
-    return CompiledKernel(kernel, lambda *operands: None)
+    return Handle.of(CompiledKernel(kernel, lambda *operands: None))
 
 
 def _small(value: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusched.backends.devices import Device
 from gpusched.breaks import Reason
+from gpusched.graph.functions.partials import name_of
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.kernelbuilder import KernelBuilder, Part
@@ -106,7 +107,7 @@ class TracingRecorder(Recorder):
             if isinstance(a, np.ndarray) and not any(np.may_share_memory(a, r) for r in read)
         ]
         if made:
-            name = str(getattr(function, "__name__", type(function).__name__))
+            name = name_of(function)
             lengths = sum(map(extent, read)), sum(a.nbytes for a in made)
             step = self.steps[-1] if len(self.steps) > before else None
             self.calls.append((name, self.step, step, *lengths))

@@ -11,9 +11,8 @@ import numpy as np
 from dask.array import core
 from dask.core import reshapelist
 
-from gpusched.backends import transposing
 from gpusched.backends.buffer_pool import owner
-from gpusched.backends.devices import HOST
+from gpusched.backends.devices import HOST, copy_into
 from gpusched.dataclass import dataclass
 from gpusched.emit.policy import NARROWEST
 from gpusched.plan.plan import Call, Register, Registers
@@ -208,7 +207,7 @@ def concatenate_shaped(arrays: Sequence[Any], shape: Sequence[int]) -> Any:
     lengths = core.chunks_from_arrays(reshapelist(shape, arrays))
     whole = HOST.empty(tuple(map(sum, lengths)), dtype)
     for place, each in zip(core.slices_from_chunks(lengths), arrays, strict=True):
-        transposing.copy(whole[place], each)
+        copy_into(whole[place], each)
     return whole
 
 

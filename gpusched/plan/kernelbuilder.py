@@ -32,7 +32,15 @@ from gpusched.plan.expression import (
     Table,
     postorder,
 )
-from gpusched.plan.layout import Loops, Strides, axis_order, in_c_order, labels_outside, nest
+from gpusched.plan.layout import (
+    Loops,
+    Strides,
+    axis_order,
+    element_strides,
+    in_c_order,
+    labels_outside,
+    nest,
+)
 from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers
 from gpusched.plan.schedule import Group, Materialised
 from gpusched.plan.watching import chosen, watched
@@ -154,9 +162,8 @@ class KernelBuilder:
             return tuple(int(axis == self.label_axis) for axis in range(len(self.group.shape)))
         if number in self.tables:
             return (0,) * len(self.group.shape)
-        steps = [0 if n == 1 else s // array.itemsize
-                 for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
-        return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
+        steps = element_strides(array)
+        return (0,) * (len(self.group.shape) - len(steps)) + steps
 
     def place(self, number: int, element: tuple[int, ...]) -> tuple[int, ...]:
         """Return where an input is read for an element, as if it were of the iteration space."""

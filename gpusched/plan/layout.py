@@ -42,6 +42,12 @@ def passed(kernel: Kernel, constants: tuple[Any, ...], loops: Loops) -> tuple[An
     return (*constants, *loops.sizes, *strides, *[0] * kernel.resumes)
 
 
+def element_strides(array: Any) -> Strides:
+    """Return the elements from one to the next along each axis of an array; 0 if all are one."""
+    return tuple([0 if n == 1 else step // array.itemsize
+                  for n, step in zip(array.shape, array.strides, strict=True)])  # fmt: skip
+
+
 def _access(stride: int, innermost: bool) -> Access:
     if stride == 0:
         return Access.BROADCAST

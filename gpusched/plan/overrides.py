@@ -22,7 +22,7 @@ from gpusched.emit.kernel import EXACT, Edition, Kernel, Options, unchecked
 from gpusched.plan.tiers import ANY, FUSED
 from gpusched.quantities import read_bytes
 from gpusched.store import tuned
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 NUMPY, DRAWN = "numpy", "device"
 """Random numbers are NumPy's, or drawn by the GPU."""
@@ -197,7 +197,7 @@ class Overrides:
         if not self:
             return device
 
-        def compile_version(kernel: Kernel) -> Runnable:
+        def compile_version(kernel: Kernel) -> Handle:
             override = self.of(kernel)
             if override is None:
                 return device.compile(self._applied(kernel, device))

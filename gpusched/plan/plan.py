@@ -17,7 +17,7 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import UNDERFLOW, UNSURE, collecting, note
 from gpusched.plan import timing
 from gpusched.plan.layout import Loops, passed
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 from gpusched.store.statistics import Statistics
 
 Registers = list[Any]
@@ -128,7 +128,7 @@ class Launch:
     """One kernel call."""
 
     device: Device
-    kernel: Runnable
+    kernel: Handle
     inputs: tuple[int, ...]
     """Registers."""
     outputs: tuple[Allocation, ...]
@@ -333,8 +333,6 @@ class Plan:
     """Structure of the results, with registers in it."""
     constants: tuple[tuple[int, Any], ...] = ()
     """(register, array) for arrays that do not depend on the inputs' values."""
-    dying: tuple[tuple[int, ...], ...] = ()
-    """Per step, the registers nobody reads later."""
     stages: tuple[Stage, ...] = ()
     """What runs: the steps, some of them together."""
     errors: int = 0
@@ -358,12 +356,17 @@ class Plan:
                 timing.resolve()
 
     @cached_property
+    def dying(self) -> tuple[tuple[int, ...], ...]:
+        """Per step, the registers nobody reads later."""
+        return last_uses(map(touched, self.steps), used_registers(self.result))
+
+    @cached_property
     def launches(self) -> list[Launch]:
         """The kernel calls among the steps."""
         return [step for step in self.steps if isinstance(step, Launch)]
 
     @cached_property
-    def kernels(self) -> tuple[Runnable, ...]:
+    def kernels(self) -> tuple[Handle, ...]:
         """What they call, each once."""
         return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
 
@@ -527,6 +530,11 @@ def written(step: Step) -> set[int]:
     if isinstance(step, Launch | Empty):
         return {output.register for output in step.outputs}
     return set(step.results) if isinstance(step, Call) else set()
+
+
+def touched(step: Step) -> set[int]:
+    """Return the registers a step reads or writes: what nobody reads later is let go of then."""
+    return reads(step) | written(step)
 
 
 def last_uses(read: Iterable[set[int]], kept: set[int]) -> tuple[tuple[int, ...], ...]:

@@ -17,7 +17,7 @@ from gpusched import config, events
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import DEFINED
 from gpusched.store import background, unfused, worthwhile
-from gpusched.store.handles import Handle, Runnable
+from gpusched.store.handles import Handle
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
@@ -38,7 +38,7 @@ def has_unfused(kernel: Kernel) -> bool:
     return not (kernel.edition or any(f is not None and f.only_here for f in functions))
 
 
-def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
+def missing(kernels: Iterable[Handle]) -> tuple[Handle, ...]:
     """Return the kernels that are not ready; none if they have to be waited for."""
     found = tuple(kernels)
     if not all(has_unfused(each.kernel) for each in found):
@@ -52,7 +52,7 @@ def is_ready(plan: Plan) -> bool:
     return plan.ready
 
 
-def wait(kernels: Iterable[Runnable]) -> None:
+def wait(kernels: Iterable[Handle]) -> None:
     """Compile what is not compiled, as far as that can be done.
 
     A service is asked for all at once, since it compiles several at a time. What can be done
@@ -72,24 +72,23 @@ def wait(kernels: Iterable[Runnable]) -> None:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _compile(kernel: Runnable) -> None:
+def _compile(kernel: Handle) -> None:
     try:
         kernel.wait()
     except (MemoryError, OSError, config.ChoiceError):
         raise  # It says nothing about the kernel.
     except Exception as error:
-        if not (isinstance(kernel, Handle) and has_unfused(kernel.kernel)):
+        if not has_unfused(kernel.kernel):
             raise
         kernel.error = error
 
 
-def failure(kernels: Iterable[Runnable]) -> Exception | None:
+def failure(kernels: Iterable[Handle]) -> Exception | None:
     """Return why something could not be compiled, if so."""
-    errors = (kernel.error for kernel in kernels if isinstance(kernel, Handle))
-    return next((error for error in errors if error is not None), None)
+    return next((kernel.error for kernel in kernels if kernel.error is not None), None)
 
 
-def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "",
+def spent(kernels: Sequence[Handle], seconds: float, left: int, graph: str = "",
           at_once: int | None = None) -> None:  # fmt: skip
     """Note a run without kernels, and have them compiled if that pays.
 
@@ -106,8 +105,7 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     at_once
         How many such runs go on at once; as many as there are cores if that is not given.
     """
-    handles = [each for each in kernels if isinstance(each, Handle)]
-    waiting = [each for each in handles if not each.ready and each.error is None]
+    waiting = [each for each in kernels if not each.ready and each.error is None]
     # First chunks take up to twice as long as later ones, as their memory is new, and more on a
     # busy machine: what is left is expected to take as long as the shortest so far, of two.
     expected = min([seconds, *(handle.least * len(waiting) for handle in waiting)])
@@ -151,7 +149,7 @@ class Unfused:
     is noted when a later one ends.
     """
 
-    def __init__(self, kernels: Sequence[Runnable], left: int, graph: str, device: Device,
+    def __init__(self, kernels: Sequence[Handle], left: int, graph: str, device: Device,
                  launches: Sequence[str] = ()) -> None:  # fmt: skip
         self._kernels = kernels
         self._launches = launches or [kernel.name for kernel in kernels]

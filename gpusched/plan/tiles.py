@@ -34,6 +34,7 @@ from gpusched.plan.plan import (
     Registers,
     Step,
     reads,
+    touched,
     window,
     written,
 )
@@ -424,8 +425,7 @@ class _Together:
         return sum(getattr(self.arrays[r], "nbytes", 0) for r in registers) > room()
 
 
-def touched(step: Step) -> set[int]:
-    """Return the registers a step reads or writes: what nobody reads later is let go of then."""
-    if isinstance(step, TiledLaunches):
-        return set().union(*map(touched, step.launches))
-    return reads(step) | written(step)
+def touched_together(step: Step) -> set[int]:
+    """Return the registers that a step, or each of some launches together, reads or writes."""
+    each = step.launches if isinstance(step, TiledLaunches) else (step,)
+    return set().union(*map(touched, each))

@@ -47,7 +47,7 @@ from gpusched.plan.grids import (
     grid_of,
     is_join,
 )
-from gpusched.plan.layout import Loops, passed
+from gpusched.plan.layout import Loops, element_strides, passed
 from gpusched.plan.plan import Call, Launch, Registers, Step, reads, window, written
 
 NEEDED = GraphBreak.READ_WHOLE(
@@ -264,7 +264,7 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
 def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> UnjoinedLaunch | Reason:
     """Return a launch that reads grids' arrays where they are, or why there is none."""
     kernel = launch.kernel.kernel
-    if not launch.device.can.parts or kernel.edition or not _divides(launch):
+    if not launch.device.can.cheap or kernel.edition or not _divides(launch):
         return NEEDED
     apart = {launch.inputs[k] for k in kernel.gathered} | {_labels(launch)}
     if not apart.isdisjoint(views):
@@ -471,19 +471,13 @@ class _Reading:
             origin = [reach.grid.edges[axis][k] for axis, k in edges]
             source = reach.grid.parts[reach.of_whole(places[number])]
             array = self.arrays[source]
-        return source, origin, _strides(array.transpose(reach.axes))
+        return source, origin, element_strides(array.transpose(reach.axes))
 
 
 def _shared(shape: Shape, index: Index) -> Index:
     """Return which part of an operand goes with a part of the result that it broadcasts to."""
     own = index[len(index) - len(shape) :]
     return tuple(slice(None) if n == 1 else along for n, along in zip(shape, own, strict=True))
-
-
-def _strides(array: Any) -> Shape:
-    """Return the elements from one to the next along each axis; 0 if all are one."""
-    return tuple([0 if n == 1 else step // array.itemsize
-                  for n, step in zip(array.shape, array.strides, strict=True)])  # fmt: skip
 
 
 def _steps(loops: Loops, operand: int, shape: Shape) -> Shape:

@@ -2,8 +2,8 @@
 
 A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
 that can be recorded are those that `gpusched.record.handlers.HANDLERS` has, and the ufuncs of
-`gpusched.emit.operations`. Other libraries' functions, such as numba's ufuncs, know no lazy chunks:
-`LIBRARIES` says what knows them.
+`gpusched.emit.operations`. Other libraries' functions, such as numba's ufuncs, know
+no lazy chunks: `LIBRARIES` says what knows them.
 
 Only calls that are known to leave their arguments as they are (`why_changing`) are made on computed
 arrays while a program is recorded: a recording that fails later must be able to start again, on
@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,12 +66,9 @@ METHODS = "ndarray"
 NAMES: dict[str, dict[str, str]] = {
     "recorded": {
         "dask.array.chunk": "astype",
-        "dask.array.core": "concatenate_shaped",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "dask.array.routines": "variadic_choose",
-        "gpusched.adapters.arrays": "block_histogram block_histogramdd cumprod_merge cumsum_merge "
-        "custom_nanquantile nanmax_skip nanmin_skip piecewise prefixscan_combine prefixscan_first "
-        "searchsorted_block select",
+        "gpusched.adapters.arrays": "select",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",
@@ -146,28 +143,31 @@ NAMES: dict[str, dict[str, str]] = {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "
         "flatten item max mean min nonzero prod ravel repeat reshape round searchsorted squeeze "
         "std sum swapaxes take tolist trace transpose var",
-        "numpy": """
-all allclose amax amin angle any append argmax argmin argpartition argsort argwhere around
-array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_arrays
-broadcast_to choose clip column_stack compress concatenate convolve copy corrcoef correlate
-count_nonzero cov cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit
-dstack ediff1d einsum empty_like expand_dims extract fix flatnonzero flip fliplr flipud full_like
-gradient histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
-iscomplexobj isin isneginf isposinf isreal isrealobj kron lexsort matmul max mean median meshgrid
-min moveaxis nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin
-nanpercentile nanprod nanquantile nanstd nansum nanvar ndim nonzero ones_like outer pad partition
-percentile piecewise prod ptp quantile ravel ravel_multi_index real real_if_close repeat reshape
-result_type roll rollaxis rot90 round searchsorted select shape sinc size sort split squeeze stack
-std sum swapaxes take take_along_axis tensordot tile trace transpose trapezoid tril triu unique
-unravel_index unwrap vander var vdot vsplit vstack where zeros_like""",
+        "numpy": "allclose append argpartition argsort argwhere array_equal array_split block "
+        "column_stack compress convolve corrcoef correlate cov cross delete diag diagflat diagonal "
+        "divide dot dsplit dstack ediff1d einsum extract flatnonzero histogram2d hsplit hstack "
+        "inner insert isin isreal kron lexsort matmul meshgrid nanstd nanvar nonzero outer pad "
+        "partition rot90 sort split take_along_axis tensordot trace unique unravel_index vander "
+        "vdot vsplit vstack",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",
         "numpy.linalg": "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "
-        "matrix_rank norm pinv qr slogdet solve svd",
+        "matrix_rank pinv qr slogdet solve svd",
     },
 }
 """Functions by trait and module, and methods of arrays, those of the traits that are implied left
-out."""
+out. What something records, or is called for in its place, is not here either (`learn`)."""
+
+_LEARNED: dict[int, tuple[Any, frozenset[str]]] = {}
+"""Functions by their identity, with the traits that they have since something records them."""
+
+
+def learn(functions: Iterable[Any], *traits: str) -> None:
+    """Give traits to functions of NumPy's or dask's, as what records them is imported."""
+    for function in functions:
+        _LEARNED[id(function)] = function, _with(*traits) | own_traits(function)
+    _table.cache_clear()
+
 
 _OWN = "__gpusched_traits__"
 """Attribute of functions of gpusched's own with their traits."""
@@ -182,7 +182,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 @cache
 def _table() -> dict[int, tuple[Any, frozenset[str]]]:
     """Return functions by their identity, since some cannot be hashed; the table keeps them."""
-    found: dict[int, tuple[Any, frozenset[str]]] = {}
+    found = dict(_LEARNED)
     for trait, modules in NAMES.items():
         for module, names in modules.items():
             if module == METHODS:
@@ -491,15 +491,10 @@ def asks_for_change(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     >>> [asks_for_change(np.nan_to_num, args, {}) for args in ((x,), (x, True), (x, False))]
     [False, False, True]
     """
-    if isinstance(function, np.ufunc):
-        return _has_output(function, args, kwargs)
-    signature = _signature(function) if has(function, "pure") else None
-    try:
-        given = signature.bind(*args, **kwargs).arguments if signature else kwargs
-    except TypeError:
-        given = kwargs  # NumPy says so on real arrays.
+    if isinstance(function, np.ufunc) or has(function, "pure"):
+        return why_changing(function, args, kwargs) is not None
     # Other functions may have parameters of these names that mean something else.
-    return _asked(given) is not None if signature else given.get("out") is not None
+    return kwargs.get("out") is not None
 
 
 @lru_cache(maxsize=512)

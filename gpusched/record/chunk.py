@@ -29,7 +29,7 @@ from gpusched.record.handlers import (
     unusual,
 )
 from gpusched.record.record import PYTHON_SCALARS, Recorder
-from gpusched.record.views import reduce_first, view_of, waits_for_reductions
+from gpusched.record.views import is_basic, reduce_first, view_of, waits_for_reductions
 
 POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
@@ -261,13 +261,12 @@ class LazyChunk(NDArrayOperatorsMixin):
         with recording(self._recorder) as recorder:
             index = kept(recorder, index)
             items = index if type(index) is tuple else (index,)
-            basic = (int, slice, type(None), type(Ellipsis), np.integer)
-            if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
+            if not is_basic(items):
                 try:
                     return SPECIAL["__getitem__"](recorder, self, items)
                 except UnfusibleError as reason:
                     recorder.broke("getitem", reason.reason)
-                    return compute(recorder, _getitem, (self, index), {})
+                    return compute(recorder, getitem, (self, index), {})
             integers = sum(isinstance(i, int | np.integer) for i in items)
             full = integers == self.ndim and Ellipsis not in items and None not in items
             # The index may raise; NumPy says so best, on the array itself.
@@ -296,7 +295,7 @@ class LazyChunk(NDArrayOperatorsMixin):
                 given = {"order": order, "casting": casting, "subok": subok, "copy": copy}
                 # CuPy refuses `casting` and `subok`, whatever they say.
                 options = {n: v for n, v in given.items() if v != _CONVERSION[n]}
-                return compute(recorder, _astype, (self, dtype), options)
+                return compute(recorder, CONVERT, (self, dtype), options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -332,18 +331,14 @@ class LazyChunk(NDArrayOperatorsMixin):
     def _delegate(self, name: str) -> Callable[..., Any]:
         """Return the method of the computed array."""
 
-        def call(array: Any, *args: Any, **kwargs: Any) -> Any:
-            return getattr(array, name)(*args, **kwargs)
-
         def method(*args: Any, **kwargs: Any) -> Any:
             with recording(self._recorder) as recorder:
                 reason = why_method_changing(name, args, kwargs)
                 if reason:
                     recorder.stop(reason)
                 recorder.broke(name, GraphBreak.NO_METHOD("a method no kernel has"))
-                return compute(recorder, call, (self, *args), kwargs)
+                return compute(recorder, methodcaller(name), (self, *args), kwargs)
 
-        call.__name__ = name
         return method
 
     @property
@@ -463,14 +458,6 @@ def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats
     change(np.broadcast_to(np.zeros((), node.dtype), node.shape))
     later = partial(view_of, recorder, node, change, repeats)
     return LazyChunk(recorder, node, scalar=scalar, view=later)
-
-
-def _getitem(array: np.ndarray, index: Any) -> Any:
-    return array[index]
-
-
-def _astype(array: np.ndarray, dtype: Any, **options: Any) -> Any:
-    return array.astype(dtype, **options)
 
 
 def operand(recorder: Recorder, value: Any) -> Any:

@@ -17,6 +17,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import UnfusibleError
+from gpusched.record.catalogue import learn
 from gpusched.record.record import Recorder
 
 HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -35,14 +36,18 @@ recorder, the lazy chunk, the arguments."""
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
-def records(*functions: Callable[..., Any], method: str = "") -> Callable[[Handler], Handler]:
+def records(
+    *functions: Callable[..., Any], method: str = "", pure: bool = True
+) -> Callable[[Handler], Handler]:
     """Return a decorator of what records NumPy's functions, and a method of arrays as they do.
 
-    The parameters of what it decorates are those that are honoured, behind the recorder.
+    The parameters of what it decorates are those that are honoured, behind the recorder. With other
+    ones the functions are called, if they are pure (`gpusched.record.catalogue.TRAITS`).
     """
 
     def register(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(functions, handler))
+        learn(functions, "recorded", *["pure"] * pure)
         if method:
             METHODS[method] = handler
         return handler

@@ -63,7 +63,7 @@ def moments(
     can = a._recorder.device.can if isinstance(a, LazyChunk) else None
     # Kernels that write each result by itself join nothing along axes of one value.
     alone = can is not None and can.begins and all(a.shape[axis] == 1 for axis in axes)
-    if can is not None and can.moments and not skip and not alone:
+    if can is not None and not skip and not alone:
         nodes = accumulation.moments(a._recorder, a._node, axes, keepdims)
         mean, rest, squares = (LazyChunk(a._recorder, node) for node in nodes)
         return Moments(mean, rest, held_in(squares, dtype))

@@ -44,6 +44,7 @@ from gpusched.plan.plan import (
     kind,
     last_uses,
     substitute,
+    touched,
     used_registers,
 )
 from gpusched.plan.schedule import Group, groups
@@ -51,7 +52,7 @@ from gpusched.record import parts
 from gpusched.record.catalogue import has
 from gpusched.record.postponed import FORMS, Postponed, early
 from gpusched.record.views import Pieces, Views, gather_apart, owning
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 if TYPE_CHECKING:
     from gpusched.record.steps import Calls
@@ -119,7 +120,7 @@ class Recorder:
         self.pieces = Pieces()
         self.patient = True
         """Whether what is to run now may wait for a compiler."""
-        self.missing: tuple[Runnable, ...] = ()
+        self.missing: tuple[Handle, ...] = ()
         """Kernels that ended the recording, as they are not compiled."""
         self.repeatable = True
         """Whether the plan may run for these very inputs: no step that has run is seen outside."""
@@ -565,17 +566,17 @@ class Recorder:
         """
         kept = used_registers(result)
         steps = unjoined.arranged(list(self.steps), kept, self.contents, self.apart)
-        dying = last_uses(map(tiles.touched, steps), kept)
+        dying = last_uses(map(touched, steps), kept)
         running = tiles.arranged(steps, dying, self.contents, self.apart)
-        ends = last_uses(map(tiles.touched, running), kept)
+        ends = last_uses(map(tiles.touched_together, running), kept)
         launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
         for step in steps:
             if isinstance(step, Launch) and step.device.can.streams:
                 why = not_streamed(step.kernel.kernel.outputs, step.loops, step.outputs)
                 self.apart += [("stream", why)] if why is not None else []
         stages = tuple(zip(running, launches, ends, strict=True))
-        return Plan(steps, len(self.contents), arrays, result, tuple(self._constants), dying,
-                    stages, errors=self.errors, warned=tuple(self.warned),
+        return Plan(steps, len(self.contents), arrays, result, tuple(self._constants), stages,
+                    errors=self.errors, warned=tuple(self.warned),
                     branches=bool(self.answers))  # fmt: skip
 
     def check_thread(self) -> None:
@@ -595,4 +596,4 @@ def _may_show(value: Any) -> bool:
 
 
 def _name(function: Any) -> str:
-    return getattr(function, "__name__", repr(function))
+    return str(getattr(function, "__name__", getattr(function, "method", repr(function))))

@@ -60,9 +60,10 @@ class OfLibrary(RecordedFunction):
             return noted(recorder, found, self, args, options)
 
 
-class StandIn:
-    """What programs call instead of a function of a library's; equal ones compute the same."""
+class StandIn(RecordedFunction):
+    """What programs call instead of a function of a library's."""
 
+    lasts = True
     plain: Any
     """That function."""
     finish: Any = None
@@ -77,19 +78,9 @@ class StandIn:
         if not isinstance(array, LazyChunk):
             return self.plain(array, *args, **taken)
         try:
-            return self.record(array, *args, **taken)
+            return self.record(array._recorder, array, *args, **taken)
         except UnfusibleError as error:
             array._recorder.stop(error.reason)
-
-    def record(self, array: LazyChunk, *args: Any, **taken: Any) -> Any:
-        """Return what the function makes of a lazy chunk.
-
-        Raises
-        ------
-        UnfusibleError
-            If that cannot be recorded.
-        """
-        raise NotImplementedError
 
     def taken(self, args: tuple[Any, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
         """Return the calls whose results it is given beside these arguments, by parameter."""

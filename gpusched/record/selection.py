@@ -16,8 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.adapters.numpy import is_discrete, is_method, quantile_places
-from gpusched.backends import transposing
-from gpusched.backends.devices import HOST
+from gpusched.backends.devices import HOST, copy_into
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
@@ -121,7 +120,7 @@ def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     if not moved.flags.c_contiguous:
         into = found.reshape(moved.shape)
         if type(into) is np.ndarray:
-            transposing.copy(into, moved)
+            copy_into(into, moved)
         else:
             into[...] = moved
     return found

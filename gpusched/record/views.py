@@ -31,6 +31,7 @@ from gpusched.plan.expression import (
     UnfusibleError,
     postorder,
 )
+from gpusched.plan.grids import seen
 from gpusched.plan.plan import Call, Register, changed
 from gpusched.record import catalogue
 
@@ -39,6 +40,24 @@ if TYPE_CHECKING:
 
 Change = Callable[[np.ndarray], np.ndarray]
 """A function that only makes a view of an array."""
+
+
+def is_basic(index: Any, integers: bool = True) -> bool:
+    """Return whether NumPy gives a view of an array by an index: by slices, and integers.
+
+    Examples
+    --------
+    >>> from gpusched.record.views import is_basic
+    >>> is_basic((slice(3), None, 2)), is_basic([1, 2]), is_basic(2, integers=False)
+    (True, False, False)
+    """
+    items = index if type(index) is tuple else (index,)
+    numbers: Any = (int, np.integer) if integers else ()
+    return all(
+        item is None or item is Ellipsis or type(item) is slice
+        or (isinstance(item, numbers) and not isinstance(item, bool))
+        for item in items
+    )  # fmt: skip
 
 
 @dataclass
@@ -210,17 +229,11 @@ def _turned(recorder: Recorder, node: Node, change: Change) -> Node | None:
 
 def _permutation(shape: tuple[int, ...], change: Change) -> list[int]:
     """Return which axis each axis of a view was; none if the view is not a permutation of axes."""
-    shown = np.zeros(shape, np.int8)
-    view = change(shown)
-    axes, moved = (list(zip(a.shape, a.strides, strict=True)) for a in (shown, view))
-    begins = view.base is shown and view.ctypes.data == shown.ctypes.data
-    if not begins or sorted(axes) != sorted(moved):
-        return []
-    order = []
-    for each in moved:  # Of axes of one element, some are alike.
-        order.append(axes.index(each))
-        axes[order[-1]] = (-1, -1)
-    return order
+    whole = np.empty(shape, np.int8)  # which nothing reads or writes
+    view = change(whole)
+    found = seen(whole, view)
+    whole_size = found is not None and view.size == whole.size
+    return list(found.axes) if found is not None and whole_size else []
 
 
 @dataclass

@@ -18,7 +18,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import looked_up
 from gpusched.record.chunk import LazyChunk, chunks_in, node_of, operand
-from gpusched.record.handlers import HANDLERS, records
+from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 
 _FUNCTIONS = (np.isneginf, np.isposinf, np.ptp, np.sinc, np.trapezoid,
@@ -115,7 +115,7 @@ def _record(function: Any, needed: str = "", settled: str = "") -> None:
 
     own = inspect.Parameter("recorder", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     handler.__signature__ = inspect.Signature([own, *given])  # type: ignore[attr-defined]
-    HANDLERS[function] = handler
+    records(function)(handler)
 
 
 for _function in _FUNCTIONS:

@@ -7,10 +7,10 @@ import os
 import threading
 from collections.abc import Iterable
 
-from gpusched.store.budgets import Budgets
 from gpusched.store.handles import Handle
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
+from gpusched.store.worthwhile import Budgets
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Background:
         handles
             What a plan lacks that has just run without.
         starting, graph
-            As of `gpusched.store.budgets.Budgets`.
+            As of `gpusched.store.worthwhile.Budgets`.
         """
         with self._lock:
             self._budgets.note(handles, graph)

@@ -9,7 +9,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from gpusched import events, forks
 from gpusched.dataclass import dataclass
@@ -43,24 +43,6 @@ class CompiledKernel:
     call: Call
     native: NativeKernel | None = None
     """The same for other machine code to call; None where numba or Python runs the kernel."""
-    ready: ClassVar[bool] = True
-    """That it can be called at once, as a `Handle` says it."""
-
-    @property
-    def name(self) -> str:
-        """Its name in profiles and counters."""
-        return self.kernel.name
-
-    def look(self) -> bool:
-        """Return that it can be called."""
-        return True
-
-    def is_kept(self) -> bool:
-        """Return that it can be called."""
-        return True
-
-    def wait(self) -> None:
-        """Return at once."""
 
 
 class Handle:
@@ -95,8 +77,6 @@ class Handle:
         self.ready = False
         self.call: Call = self._compile_and_call
         self.native: NativeKernel | None = None
-        self.compiled: CompiledKernel | None = None
-        """What it is once it is ready."""
         self.error: Exception | None = None
         """Why it could not be compiled, if so."""
         self.requested = False
@@ -116,6 +96,13 @@ class Handle:
         self._known = known
         self._obtain = obtain
         self._kept = kept
+
+    @classmethod
+    def of(cls, found: CompiledKernel) -> Handle:
+        """Return a kernel that is compiled as launches hold it."""
+        made = cls(found.kernel, lambda: found, lambda: found)
+        made._set(found)
+        return made
 
     def __repr__(self) -> str:
         return f"<Handle {self.name}, {'' if self.ready else 'not '}compiled>"
@@ -144,9 +131,9 @@ class Handle:
             return
         started = time.perf_counter()
         with compiling_for(self.name), self._compiling:
-            if self.compiled is None:
+            if not self.ready:
                 self._set(self._obtain())
-            elif events.active:
+            elif events.active:  # type: ignore[unreachable]  # Another thread has.
                 events.record_since("compile", self.name, started, about="thread")
 
     def count(self, seconds: float, graph: str) -> None:
@@ -157,7 +144,6 @@ class Handle:
         self._graph = graph or self._graph
 
     def _set(self, found: CompiledKernel) -> None:
-        self.compiled = found
         self.native = found.native
         self.call = found.call
         self.ready = True
@@ -166,9 +152,6 @@ class Handle:
         self.wait()
         return self.call(*arguments)
 
-
-Runnable = CompiledKernel | Handle
-"""A kernel that can be called, at once or as soon as it has been compiled."""
 
 MOST = 4096
 """Kernels that a store holds, the oldest of which goes first; plans hold those that they call."""
@@ -221,12 +204,11 @@ class KernelStore(ABC):
             found = self._handles.setdefault(kernel, made)
         return found
 
-    def get(self, kernel: Kernel) -> CompiledKernel:
+    def get(self, kernel: Kernel) -> Handle:
         """Return `kernel` compiled, from memory, from disk, or compiled now."""
         handle = self.handle(kernel)
         handle.wait()
-        assert handle.compiled is not None
-        return handle.compiled
+        return handle
 
     def clear(self) -> None:
         """Forget what is in memory; files stay."""

@@ -1,5 +1,7 @@
 """The files of compiled kernels: where they are, what they are for, and which are deleted.
 
+What is kept beside them is made again, too, where it is missing or cannot be written.
+
 ``kernels/`` of the cache directory has a folder for each toolchain and kind of processor, and
 ``cubins/`` one for each toolchain of CUDA; each folder says in `MADE_WITH` what it is for.
 """
@@ -7,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -16,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import dask
 from dask.utils import parse_bytes
@@ -328,3 +332,67 @@ def remove(folder: Folder) -> None:
     (folder.path / MADE_WITH).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # Not empty: there are new kernels in it.
         folder.path.rmdir()
+
+
+# Where nothing can be written -----------------------------------------------------------------
+
+FULL = errno.ENOSPC, errno.EDQUOT
+"""Numbers of errors that say that there is no room."""
+_SETTING = "gpusched.fusion.cache-directory"
+
+_warned: set[Path] = set()
+
+
+def write_or_warn(path: Path, content: bytes) -> None:
+    """Write a file of the cache; if it cannot be written, say so.
+
+    Parameters
+    ----------
+    path, content
+        As of `gpusched.store.codefiles.write`.
+    """
+    try:
+        codefiles.write(path, content)
+    except OSError as error:
+        warn_unwritable(path, error)
+
+
+def write_entries(path: Path, found: dict[str, Any]) -> None:
+    """Write what `gpusched.store.codefiles.entries` reads, or say that it cannot be written.
+
+    What another process writes at the same time may be lost.
+    """
+    write_or_warn(path, json.dumps(found, indent=1).encode())
+
+
+def warn_unwritable(path: Path, error: OSError) -> None:
+    """Say that the cache cannot be written and what to do, once in a process.
+
+    Parameters
+    ----------
+    path
+        What was to be written.
+    error
+        Why that failed.
+    """
+    root = directory()
+    folder = root if root is not None and root in path.parents else path.parent
+    if folder in _warned:
+        return
+    if isinstance(error, UnsafeFolderError) and not codefiles.newly_mistrusted([error.folder]):
+        return
+    _warned.add(folder)
+    warnings.warn(
+        f"gpusched cannot keep compiled kernels and measurements in {folder}: "
+        f"{error.strerror or error}. They are made again in each process.{_remedy(error)}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno is None:
+        return ""  # An error of `gpusched.files`, which says what to do.
+    if error.errno in FULL:
+        return f" Free space there, or set {_SETTING} to another folder (null for none)."
+    return f" Set {_SETTING} to a folder that can be written (null for none)."

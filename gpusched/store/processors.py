@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpusched.store import codefiles, kernelfiles, unwritable
+from gpusched.store import codefiles, kernelfiles
 
 SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
             "ENABLE_PROFILING", "ENABLE_AVX", "CPU_NAME", "CPU_FEATURES")  # fmt: skip
@@ -59,7 +59,7 @@ def _described() -> tuple[str, str]:
     if kind not in known:
         known[kind] = _from_llvm()
         if path is not None:
-            unwritable.write_entries(path, known)
+            kernelfiles.write_entries(path, known)
     return known[kind]
 
 

@@ -21,7 +21,7 @@ from dask.utils import parse_timedelta
 
 from gpusched import events
 from gpusched.dataclass import dataclass
-from gpusched.store import codefiles, kernelfiles, unwritable
+from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
@@ -109,6 +109,9 @@ def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> T:
     kept = _from_disk(wanted, load, complain=True)
     found, source = _shared(wanted, load, build) if kept is None else (kept, DISK)
     _record(wanted, started, source)
+    if service.awaited():
+        with updating() as counters:
+            counters.compile_seconds += perf_counter() - started
     return found
 
 
@@ -214,7 +217,7 @@ def _keep(wanted: Wanted, sealed: bytes) -> None:
     try:
         kernelfiles.keep(wanted.path, sealed)
     except OSError as error:
-        unwritable.warn(wanted.path, error)
+        kernelfiles.warn_unwritable(wanted.path, error)
         _count_unshared(f"cannot write: {error.strerror or error}")
     else:
         _announce(wanted)

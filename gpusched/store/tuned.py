@@ -27,7 +27,6 @@ from gpusched.store import (
     handles,
     kernelfiles,
     processors,
-    unwritable,
 )
 from gpusched.store.statistics import updating
 
@@ -120,7 +119,7 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
     try:
         _change(path, changed)
     except OSError as error:
-        unwritable.warn(path, error)
+        kernelfiles.warn_unwritable(path, error)
         return False
     _generation += 1
     handles.forget(kernel)

@@ -19,7 +19,7 @@ from time import monotonic
 
 from gpusched import forks
 from gpusched.newest import Newest
-from gpusched.store import codefiles, kernelfiles, unwritable
+from gpusched.store import codefiles, kernelfiles
 
 FILE = "unfused-times.txt"
 """In the cache directory: a line for each note, with a kernel's name and seconds. Processes add
@@ -128,14 +128,14 @@ def _append(path: Path, line: str) -> os.stat_result | None:
         finally:
             os.close(handle)
     except OSError as error:
-        unwritable.warn(path, error)
+        kernelfiles.warn_unwritable(path, error)
         return None
 
 
 def _shorten(path: Path, found: dict[str, float]) -> None:
     """Write one line per kernel; what other processes add at the same time may be lost."""
     lines = "".join(f"{name} {seconds:.3f}\n" for name, seconds in found.items())
-    unwritable.write_or_warn(path, lines.encode())
+    kernelfiles.write_or_warn(path, lines.encode())
 
 
 _times: dict[Path | None, Times] = {}

@@ -11,7 +11,8 @@ from dask.array import core
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.backends import transposing
+from gpusched.backends import devices
+from gpusched.backends.devices import copy_into
 from gpusched.plan.grids import concatenate_shaped
 
 JOINS = concatenate_shaped, core.concatenate_shaped
@@ -37,7 +38,7 @@ def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transposing, "TOGETHER", 2)
+    monkeypatch.setattr(devices, "COPIED_TOGETHER", 2)
 
 
 @given(st.data())
@@ -45,7 +46,7 @@ def test_copies_are_numpys(data: st.DataObject) -> None:
     shape = data.draw(st.lists(LENGTHS, max_size=4).map(tuple))
     array = data.draw(arrays(shape))
     into, expected = np.empty(shape, array.dtype), np.empty(shape, array.dtype)
-    transposing.copy(into, array)
+    copy_into(into, array)
     expected[...] = array
     np.testing.assert_array_equal(into, expected)
 
@@ -53,7 +54,7 @@ def test_copies_are_numpys(data: st.DataObject) -> None:
 def test_what_is_shorter_is_broadcast() -> None:
     array = np.arange(12).reshape(4, 3).T
     into = np.empty((2, 3, 4), int)
-    transposing.copy(into, array)
+    copy_into(into, array)
     np.testing.assert_array_equal(into, [array, array])
 
 

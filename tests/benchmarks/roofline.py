@@ -102,7 +102,7 @@ def kernels(name: str, dtype: str) -> dict[Kernel, float]:
             lambda *arrays: several(program(names.numpy(), *arrays)),
             *work.inputs(1 << 16, dtype),
             backend="remember",
-            device=replace(HOST, can=replace(HOST.can, moments=False)),  # As GPUs have it.
+            device=replace(HOST, can=replace(HOST.can, begins=True)),  # As GPUs have it.
         )
     finally:
         del recording.BACKENDS["remember"]

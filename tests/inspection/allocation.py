@@ -26,7 +26,7 @@ from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.task_memory import held
 from gpusched.inspection.variant import Variant
 from gpusched.inspection.walk import Walk, _operands_first
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import CompiledKernel, Handle
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def allocated(program: Any) -> list[Allocated]:
 def kernels_that_do_nothing() -> Iterator[None]:
     """Leave the results of kernels as they were allocated, so that nothing is compiled."""
 
-    def compiled(kernel: Kernel) -> CompiledKernel:
-        return CompiledKernel(kernel, lambda *operands: None)
+    def compiled(kernel: Kernel) -> Handle:
+        return Handle.of(CompiledKernel(kernel, lambda *operands: None))
 
     with patch.object(devices, "HOST", replace(devices.HOST, compile=compiled)):
         yield

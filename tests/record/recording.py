@@ -28,10 +28,10 @@ from gpusched.record import (  # noqa: F401
 )
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import Recorder
-from gpusched.store.handles import Handle, Runnable
+from gpusched.store.handles import CompiledKernel, Handle
 
 
-def array_calls(kernel: Kernel) -> Runnable:
+def array_calls(kernel: Kernel) -> Handle:
     """Return the calls that stand in for a kernel, CuPy's or NumPy's as the chunks are."""
 
     def never() -> Any:
@@ -47,7 +47,7 @@ def array_calls(kernel: Kernel) -> Runnable:
     return found
 
 
-BACKENDS: dict[str, Callable[[Kernel], Runnable]] = {
+BACKENDS: dict[str, Callable[[Kernel], CompiledKernel | Handle]] = {
     "python": reference,
     "cpu": kernels.get,
     "arrays": array_calls,
@@ -103,7 +103,12 @@ def record(
     device: Device | None = None,
 ) -> Recording:
     """Record `function` on lazy chunks that stand for `arrays`."""
-    recorder = Recorder(replace(device or place().device, compile=BACKENDS[backend]))
+
+    def compiled(kernel: Kernel) -> Handle:
+        found = BACKENDS[backend](kernel)
+        return found if isinstance(found, Handle) else Handle.of(found)
+
+    recorder = Recorder(replace(device or place().device, compile=compiled))
     given = tuple(map(place().to_device, arrays))
     chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in given]
     result = function(*chunks)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gpusched.backends.cache import reference
 from gpusched.emit.kernel import Kernel
-from gpusched.store import budgets, unfused, worthwhile
-from gpusched.store.budgets import Budgets
+from gpusched.store import unfused, worthwhile
 from gpusched.store.handles import Handle
 from gpusched.store.unfused import Times
+from gpusched.store.worthwhile import Budgets
 from tests.store.test_cache import sample_kernel
 
 START = 0.65
@@ -104,7 +104,7 @@ def test_a_kernel_of_two_plans_is_paid_for_once(session: Session) -> None:
 
 
 def test_old_plans_are_forgotten(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "PLANS", 2)
+    monkeypatch.setattr(worthwhile, "PLANS", 2)
     for _ in range(4):
         session.run(0.5, session.kernel(1.0), graph="g")
     assert not session.asked, "two of them have spent no more than one takes"
@@ -115,7 +115,7 @@ def test_old_plans_are_forgotten(session: Session, monkeypatch: pytest.MonkeyPat
 def test_kernels_of_forgotten_plans_are_too(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budgets, "PLANS", 2)
+    monkeypatch.setattr(worthwhile, "PLANS", 2)
     shared = session.kernel(1.0)
     for _ in range(9):
         session.run(0.1, shared, session.kernel(1.0), graph="g")

@@ -19,7 +19,7 @@ import pytest
 from gpusched.backends import native
 from gpusched.backends.cache import KernelCache, reference
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
-from gpusched.store import codefiles, handles, unwritable
+from gpusched.store import codefiles, handles, kernelfiles
 from gpusched.store.handles import CompiledKernel, KernelStore
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -176,7 +176,7 @@ def test_a_folder_that_others_can_write_is_warned_of_once(
     with pytest.warns(RuntimeWarning, match="alone") as found:  # noqa: PT031
         run_kernel(KernelCache())
         run_kernel(KernelCache())
-        unwritable.write_entries(directory / "processors.json", {})
+        kernelfiles.write_entries(directory / "processors.json", {})
     assert [str(each.message).partition(" is ")[0] for each in found] == [str(directory)]
     assert not caplog.records
 

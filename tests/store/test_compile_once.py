@@ -17,7 +17,7 @@ import pytest
 
 from gpusched.backends.cache import KernelCache
 from gpusched.store.codefiles import DamagedCodeError, seal, unseal
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import Handle
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
 
@@ -101,7 +101,7 @@ def left_over(folder: Path) -> list[Path]:
     return [*folder.rglob(".*")]
 
 
-def check(compiled: CompiledKernel) -> None:
+def check(compiled: Handle) -> None:
     x, out = np.arange(4.0), np.empty(4)
     compiled.call(x, out, 4)
     np.testing.assert_array_equal(out, x * 3 + 1)

@@ -11,7 +11,7 @@ import dask
 import pytest
 
 from gpusched.files import own_folder
-from gpusched.store import unwritable
+from gpusched.store import kernelfiles
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def error_of(number: int) -> OSError:
 
 def warned(path: Path, error: OSError) -> str:
     with pytest.warns(RuntimeWarning, match="cannot keep") as found:
-        unwritable.warn(path, error)
+        kernelfiles.warn_unwritable(path, error)
     assert len(found) == 1
     return str(found[0].message)
 
@@ -35,8 +35,8 @@ def test_a_cache_is_warned_of_once_by_its_own_folder(root: Path) -> None:
     told = warned(root / "kernels" / "ab-cd" / "add.py", error_of(errno.EROFS))
     assert f" in {root}: Read-only file system. " in told
     # Warnings are errors in tests.
-    unwritable.warn(root / "processors.json", error_of(errno.EROFS))
-    unwritable.write_entries(root / ("long" * 100), {})
+    kernelfiles.warn_unwritable(root / "processors.json", error_of(errno.EROFS))
+    kernelfiles.write_entries(root / ("long" * 100), {})
 
 
 def test_space_is_freed_only_on_full_disks(root: Path) -> None:

@@ -28,7 +28,7 @@ from gpusched.emit.policy import BLOCK
 from gpusched.kernels.errors import KernelError
 from gpusched.plan.overrides import active
 from gpusched.store import tuned
-from gpusched.store.handles import CompiledKernel
+from gpusched.store.handles import CompiledKernel, Handle
 from gpusched.store.kernelfiles import directory
 from gpusched.store.tuned import Place
 from gpusched.tuning import choosing, measuring
@@ -63,7 +63,7 @@ class FakeGpu:
         self.now = 0.0
         self.order: list[Options] = []
 
-    def compile(self, kernel: Kernel) -> CompiledKernel:
+    def compile(self, kernel: Kernel) -> Handle:
         if kernel.options.block == 512:
             raise RuntimeError("too many resources requested for launch")
         inner = kernels.get(replace(kernel, options=Options(vector=512)))
@@ -75,7 +75,7 @@ class FakeGpu:
             if kernel.options == self.wrong:
                 arguments[len(kernel.inputs)][:] = 7
 
-        return CompiledKernel(kernel, call)
+        return Handle.of(CompiledKernel(kernel, call))
 
     @property
     def bench(self) -> Bench:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
@@ -33,7 +32,6 @@ from gpusched.store.handles import CompiledKernel, Handle, KernelStore
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.service import client as service
 from gpusched.store.sharing import Wanted, known, obtain
-from gpusched.store.statistics import updating
 
 
 class NoDeviceError(RuntimeError):
@@ -196,10 +194,7 @@ class GpuRuntime:
             assert cubin is not None
             return cubin, cubin
 
-        started = time.perf_counter()
         cubin = obtain(asked, bytes, build)
-        with updating() as counters:
-            counters.compile_seconds += time.perf_counter() - started
         return _core().code(cubin, name=kernel.name).get_kernel(kernel.name)
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:

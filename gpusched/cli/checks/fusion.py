@@ -25,7 +25,7 @@ print(found.fused_tasks, *{reason for _, reason in found.breaks}, sep="; ")
 def kernel_cache() -> Finding:
     """Write a file where kernels are kept."""
     from gpusched.files import own_folder
-    from gpusched.store import unwritable
+    from gpusched.store import kernelfiles
     from gpusched.store.kernelfiles import directory
 
     folder = directory()
@@ -42,7 +42,7 @@ def kernel_cache() -> Finding:
             file.flush()
         return Finding.ok(str(folder))
     except OSError as error:
-        full = error.errno in unwritable.FULL
+        full = error.errno in kernelfiles.FULL
         return Finding.warning(
             f"{folder} cannot be written ({error}), so kernels are compiled again in each process",
             f"{'free space there, or ' if full else ''}set gpusched.fusion.cache-directory to a "

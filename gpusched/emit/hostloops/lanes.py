@@ -32,10 +32,9 @@ class Scanned(Nest):
         for name, output in zip(self.outputs, self.kernel.outputs, strict=True):
             own, step = self.current[name], f"{name}_s{self.level}"
             self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
-            self.open("if is_first:")
-            self.open(f"for i in range(n{self.innermost}):")
-            self.write(f"{self.place(name, 'i')} = {stored(output, first_total(output))}")
-            self.depth -= 2
+            loop = f"for i in range(n{self.innermost}):"
+            with self.block("if is_first:"), self.block(loop):
+                self.write(f"{self.place(name, 'i')} = {stored(output, first_total(output))}")
         self.open(f"for i in range(n{self.innermost}):")
         values = [f"value{k}" for k in range(len(self.outputs))]
         self.compute(values, self.values("i"))
@@ -56,9 +55,8 @@ class Scanned(Nest):
         for k, output in enumerate(self.kernel.outputs):
             self.write(f"total{k} = {first_total(output)}")
         self.parts(PART)
-        self.open("for i in range(count):")
-        self.compute(self.places("i"), self.values("i"))
-        self.depth -= 1
+        with self.block("for i in range(count):"):
+            self.compute(self.places("i"), self.values("i"))
         self.open("for i in range(count):")
         for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
             place = self.place(name, "i")

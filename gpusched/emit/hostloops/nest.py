@@ -239,8 +239,7 @@ class Elementwise(Nest):
         else:
             self.open_blocks()
         self.enter_block()
-        self.open("for i in range(count):")
-        self.compute([f"{name}_part[i]" for name in self.outputs], self.values("i"))
-        self.depth -= 1
+        with self.block("for i in range(count):"):
+            self.compute([f"{name}_part[i]" for name in self.outputs], self.values("i"))
         for name in self.outputs:
             self.write(f"stream(shift({self.current[name]}, start), {name}_part, count)")

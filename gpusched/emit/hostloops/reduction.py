@@ -66,11 +66,10 @@ class Reduction(Nest):
             self.write(f"mean{k} = value{k}")
             self.write(f"apart{k} = {accumulators.ZERO}")
         self.write(f"first = min({FIRST_VALUES}, n{self.innermost})")
-        self.open("for i in range(first):")
-        self.write(f"{names} = point({self.values('i')})")
-        for k in of_moments:
-            self.write(f"apart{k} = apart{k} + deviation(value{k}, mean{k})")
-        self.depth -= 1
+        with self.block("for i in range(first):"):
+            self.write(f"{names} = point({self.values('i')})")
+            for k in of_moments:
+                self.write(f"apart{k} = apart{k} + deviation(value{k}, mean{k})")
         for k in of_moments:
             self.write(f"mean{k} = mean{k} + apart{k} / first")
             self.write(f"rest{k} = {accumulators.ZERO}")
@@ -92,21 +91,20 @@ class Reduction(Nest):
                 self.write(f"some{k} = False")
             else:
                 self.write(f"part{k} = {identity(output, output.value_dtype)}")
-        self.open("for i in range(count):")
-        self.compute(self.value_names(), self.values("i"))
-        for k in self.kernel.moments:
-            self.write(*accumulators.take(k, f"value{k}"))
-        for k in self.kernel.firsts:
-            self.write(f"values{k}[i] = value{k}")
-        for k, output in outputs:
-            part, value = f"part{k}", f"value{k}"
-            if k in self.skipping:
-                number = f"number_or({value}, {_furthest(output)})"
-                self.write(f"{part} = {self.skipping[k]}({part}, {number})")
-                self.write(f"some{k} = some{k} | ({value} == {value})")
-            else:
-                self.write(f"{part} = {combine(output, part, value, output.value_dtype)}")
-        self.depth -= 1
+        with self.block("for i in range(count):"):
+            self.compute(self.value_names(), self.values("i"))
+            for k in self.kernel.moments:
+                self.write(*accumulators.take(k, f"value{k}"))
+            for k in self.kernel.firsts:
+                self.write(f"values{k}[i] = value{k}")
+            for k, output in outputs:
+                part, value = f"part{k}", f"value{k}"
+                if k in self.skipping:
+                    number = f"number_or({value}, {_furthest(output)})"
+                    self.write(f"{part} = {self.skipping[k]}({part}, {number})")
+                    self.write(f"some{k} = some{k} | ({value} == {value})")
+                else:
+                    self.write(f"{part} = {combine(output, part, value, output.value_dtype)}")
         for k, output in outputs:
             if k in self.skipping:
                 nan = literal(np.nan, output.value_dtype)
@@ -131,14 +129,13 @@ class Reduction(Nest):
         Blocks come in no order. Going through one is a reduction of integers, several at once.
         """
         output, part, total = self.kernel.outputs[k], f"part{k}", f"total{k}"
-        self.open(f"if {accumulators.comes_first(output, part, 'start', total, f'place{k}')}:")
-        self.write(f"{total} = {part}", f"place{k} = count")
-        self.open("for i in range(count):")
-        later = accumulators.sooner(output, total, f"values{k}[i]")
-        self.write(f"place{k} = min(place{k}, count if {later} else i)")
-        self.depth -= 1
-        self.write(f"place{k} = start + place{k}")
-        self.depth -= 1
+        found = accumulators.comes_first(output, part, "start", total, f"place{k}")
+        with self.block(f"if {found}:"):
+            self.write(f"{total} = {part}", f"place{k} = count")
+            later = accumulators.sooner(output, total, f"values{k}[i]")
+            with self.block("for i in range(count):"):
+                self.write(f"place{k} = min(place{k}, count if {later} else i)")
+            self.write(f"place{k} = start + place{k}")
 
     def write_first(self, k: int) -> None:
         """Join the first value of a row, and its place, to those at their places.
@@ -150,9 +147,8 @@ class Reduction(Nest):
         rows = self.joined_before()
         if rows != "0":
             place = f"({rows}) * n{self.innermost} + {place}"
-        self.open(f"if {accumulators.sooner(output, f'total{k}', found)}:")
-        self.write(f"{found} = total{k}", f"{at} = {place}")
-        self.depth -= 1
+        with self.block(f"if {accumulators.sooner(output, f'total{k}', found)}:"):
+            self.write(f"{found} = total{k}", f"{at} = {place}")
 
     def write_moments(self, k: int) -> None:
         """Join moments of a row to those at their places."""

@@ -50,33 +50,28 @@ class Windows(Nest):
         self.write(f"count = min({ROOM + 1} - {rows}, n{self.innermost} - start)")
         self.to_start(self.operands)
         self.write(f"left, before, length, size = {rows}, 0, 1, count + {rows} - 1")
-        self.open("for i in range(size):")
-        self.compute([f"{name}_joined[i]" for name, _ in outputs], self.values("i"))
-        self.depth -= 1
-        self.open("for i in range(count):")
-        for name, output in outputs:
-            self.write(f"{self.place(name, 'i')} = {identity(output, output.dtype)}")
-        self.depth -= 1
+        with self.block("for i in range(size):"):
+            self.compute([f"{name}_joined[i]" for name, _ in outputs], self.values("i"))
+        with self.block("for i in range(count):"):
+            for name, output in outputs:
+                self.write(f"{self.place(name, 'i')} = {identity(output, output.dtype)}")
         self.open("while left > 0:")
         for part, longer in [("_joined", "_next"), ("_next", "_joined")]:
-            self.open("if left % 2 == 1:")
-            for name, _ in outputs:
-                self.write(f"{name}_rest = shift({name}{part}, before)")
-            self.open("for i in range(count):")
-            for name, output in outputs:
-                place = self.place(name, "i")
-                self.write(f"{place} = {combine(output, place, f'{name}_rest[i]')}")
-            self.depth -= 1
-            self.write("before = before + length")
-            self.depth -= 1
+            with self.block("if left % 2 == 1:"):
+                for name, _ in outputs:
+                    self.write(f"{name}_rest = shift({name}{part}, before)")
+                with self.block("for i in range(count):"):
+                    for name, output in outputs:
+                        place = self.place(name, "i")
+                        self.write(f"{place} = {combine(output, place, f'{name}_rest[i]')}")
+                self.write("before = before + length")
             self.write("left = left // 2", "size = size - length if left > 0 else 0")
             for name, _ in outputs:
                 self.write(f"{name}_rest = shift({name}{part}, length)")
-            self.open("for i in range(size):")
-            for name, output in outputs:
-                pair = f"{name}{part}[i]", f"{name}_rest[i]"
-                self.write(f"{name}{longer}[i] = {combine(output, *pair)}")
-            self.depth -= 1
+            with self.block("for i in range(size):"):
+                for name, output in outputs:
+                    pair = f"{name}{part}[i]", f"{name}_rest[i]"
+                    self.write(f"{name}{longer}[i] = {combine(output, *pair)}")
             self.write("length = 2 * length")
         self.depth = depth
 
@@ -119,10 +114,9 @@ class Windows(Nest):
         """
         before, depth = dict(self.current), self.depth
         outputs = list(zip(self.outputs, self.kernel.outputs, strict=True))
-        self.open("for i in range(count):")
-        for name, output in outputs:
-            self.write(f"{name}_joined[i] = {identity(output, output.dtype)}")
-        self.depth = depth
+        with self.block("for i in range(count):"):
+            for name, output in outputs:
+                self.write(f"{name}_joined[i] = {identity(output, output.dtype)}")
         self.open(f"for row in {order}:")
         self.write(f"window = {window}")
         for name, operand in self.operands.items():

@@ -20,7 +20,8 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import FIRSTS
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, lazies, recorder_of
+from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.record import Recorder
 from gpusched.record.recorded import Sealed, StandIn
 from gpusched.record.reductions import first, nothing_in, reduced, report_if_nan
 
@@ -60,10 +61,11 @@ class FirstOfChunk(StandIn):
         place = place.reshape(-1).reshape(place.shape)
         return value, place, array.shape, axis, self.combine
 
-    def record(self, array: LazyChunk, axis: tuple[int, ...], offset: Any) -> Any:
+    def record(self, recorder: Recorder, array: LazyChunk, axis: tuple[int, ...],
+               offset: Any) -> Any:  # fmt: skip
         """Return the same of a lazy chunk; what no kernel finds, NumPy does of the array."""
         del offset
-        along, recorder = _along(array, axis), recorder_of(array)
+        along = _along(array, axis)
         find, search = SEARCHES[self.combine, self.skip]
         skip = self.skip and array.dtype.kind == "f"
         numbers: Any = array

@@ -30,6 +30,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments, selection
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies, recorder_of
+from gpusched.record.record import Recorder
 from gpusched.record.recorded import StandIn
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
@@ -86,11 +87,13 @@ class GroupedWhole(StandIn):
         """Return what takes the result out of the dictionary, for flox's function that does."""
         return extracted if flox.is_extract_result(function) else function
 
-    def record(self, array: LazyChunk, by: Any, groups: Any) -> dict[str, Any]:
+    def record(self, recorder: Recorder, array: Any, by: Any, groups: Any) -> dict[str, Any]:
         """Return flox's dictionary of results.
 
         Parameters
         ----------
+        recorder
+            Of the chunk.
         array, by
             A chunk, and the label of each element along its last axes.
         groups
@@ -376,7 +379,7 @@ class Grouped(StandIn):
         """Return what flox's own function does."""
         return self.given(*args)
 
-    def record(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
+    def record(self, recorder: Recorder, array: Any, by: Any) -> dict[Any, Any]:
         """Return flox's dictionary of intermediate results."""
         if array.dtype.kind not in REAL:
             raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
@@ -386,7 +389,7 @@ class Grouped(StandIn):
             self._result(array, by, *each)
             for each in zip(self.reductions, self.fill_values, self.dtypes, strict=True)
         ]
-        recorder_of(array).flush(lazies(results))  # in one kernel
+        recorder.flush(lazies(results))  # in one kernel
         groups = np.broadcast_to(np.arange(self.count), (*(1,) * (axes - 1), self.count))
         return {"groups": groups, "intermediates": tuple([_expanded(r, axes) for r in results])}
 

@@ -59,9 +59,9 @@ from gpusched.record import (  # noqa: F401
     selection,
     written,
 )
-from gpusched.record.catalogue import LIBRARIES, has, own, recorded_form
+from gpusched.record.catalogue import LIBRARIES, has, learn, own, recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
-from gpusched.record.handlers import HANDLERS, METHODS, UFUNC_METHODS
+from gpusched.record.handlers import METHODS, UFUNC_METHODS
 from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 from gpusched.record.reductions import reduced
 
@@ -281,6 +281,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
+learn(SUBSTITUTES, "recorded")
 
 
 EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -386,7 +387,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, (RecordedFunction, StandIn)):
+    if isinstance(function, RecordedFunction):
         return True
     if type(function) is methodcaller:
         return function.method in METHODS or function.method == "astype"
@@ -394,10 +395,7 @@ def known(function: Any) -> bool:
     if owner is not None:
         joins = owner.__name__ in COMBINES and operation_of(owner) is not None
         return joins and function.__name__ in UFUNC_METHODS and function.__name__ != "at"
-    try:
-        return has(function, "recorded") or function in HANDLERS
-    except TypeError:
-        return False
+    return has(function, "recorded")
 
 
 def is_elementwise_call(function: Any, count: int) -> bool:

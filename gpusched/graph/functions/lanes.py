@@ -26,6 +26,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.gathers import gathered
+from gpusched.record.record import Recorder
 from gpusched.record.recorded import StandIn
 
 CACHED = 1 << 17
@@ -146,7 +147,7 @@ class Interpolated(StandIn):
         """Return the call that finds neighbours."""
         return {"lines": (between, args[1:])}
 
-    def record(self, data: LazyChunk, x: Any, new: Any, lines: Any) -> Any:
+    def record(self, recorder: Recorder, data: LazyChunk, x: Any, new: Any, lines: Any) -> Any:
         """Return values at the new coordinates; `lines` is what `between` makes of both."""
         if lines is None:
             raise UnfusibleError(GraphBreak.OPERAND, "coordinates that are not two ascending rows")

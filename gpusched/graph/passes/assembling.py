@@ -20,7 +20,7 @@ from dask.core import flatten
 
 from gpusched import forks
 from gpusched.adapters.tasks import Alias, Task, is_list
-from gpusched.backends import transposing
+from gpusched.backends.devices import copy_into
 from gpusched.graph.passes.table import Table, uses
 from gpusched.graph.programs.program import Program
 from gpusched.graph.subgraph import key_of_argument, leaves
@@ -112,7 +112,7 @@ class Assembly:
                 place = self.take(number, chunk.dtype)
             if place is None or (place.shape, place.dtype) != (chunk.shape, chunk.dtype):
                 return chunk
-            transposing.copy(place, chunk)
+            copy_into(place, chunk)
         return place
 
     def joined(self, chunks: Sequence[Any]) -> np.ndarray | None:
@@ -137,7 +137,7 @@ class Assembly:
                 same = chunk.dtype == array.dtype and _is_plain(chunk.dtype)
                 if not same or chunk.shape != there.shape:
                     return None
-                transposing.copy(there, chunk)
+                copy_into(there, chunk)
         return array
 
 

@@ -28,6 +28,7 @@ from gpusched.graph.functions.partials import applied, shows_one_element
 from gpusched.graph.subgraph import at_once, copied, evaluate, resolved
 from gpusched.plan.plan import items
 from gpusched.record.catalogue import has
+from gpusched.record.views import is_basic
 
 _KINDS = "biufcmM"
 _NUMBERS = (bool, int, float, complex, np.generic)
@@ -274,7 +275,7 @@ def _astype(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ar
 def _view(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
     """Return what an index of slices and numbers shows of an array, or other axes."""
     array, *rest = args or (None,)
-    if not isinstance(array, _Array) or not all(map(_is_basic, (*rest, *kwargs.values()))):
+    if not isinstance(array, _Array) or not all(map(is_basic, (*rest, *kwargs.values()))):
         return None
     # dask's own function would copy small pieces.
     show = np.transpose if function is np.transpose else operator.getitem
@@ -283,12 +284,6 @@ def _view(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arra
     except (IndexError, TypeError, ValueError):
         return None  # As the task will say.
     return array.shown_by(shown) if isinstance(shown, np.ndarray) else None
-
-
-def _is_basic(value: Any) -> bool:
-    """Return whether a value is such an index, or names axes."""
-    each = value if type(value) is tuple else (value,)
-    return all(n is None or n is Ellipsis or type(n) in (int, slice) for n in each)
 
 
 def _read(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:

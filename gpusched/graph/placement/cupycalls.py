@@ -19,6 +19,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import pieces
 from gpusched.graph.functions.partials import bare, parts
 from gpusched.record.catalogue import has
+from gpusched.record.views import is_basic
 
 
 def moves_elements(function: Any) -> bool:
@@ -49,16 +50,8 @@ def picks(function: Any, args: Sequence[Any]) -> bool:
     (False, True)
     """
     if function is pieces:
-        return not all(_is_basic(index) for cuts in args[1] for _, index in cuts)
-    return has(function, "picks") and not all(map(_is_basic, args[1:]))
-
-
-def _is_basic(index: Any) -> bool:
-    if type(index) is tuple:
-        return all(map(_is_basic, index))
-    if index is None or index is Ellipsis:
-        return True
-    return isinstance(index, int | np.integer | slice) and type(index) is not bool
+        return not all(is_basic(index) for cuts in args[1] for _, index in cuts)
+    return has(function, "picks") and not all(map(is_basic, args[1:]))
 
 
 def _sort(a: Any, *args: Any, **kwargs: Any) -> Any:

@@ -36,7 +36,7 @@ from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register, Registers
 from gpusched.plan.tiers import UNFUSED
 from gpusched.record.catalogue import has
-from gpusched.record.recorded import RecordedFunction, StandIn
+from gpusched.record.recorded import RecordedFunction
 from gpusched.record.steps import ProgramStep
 from gpusched.roles import current_key
 
@@ -482,7 +482,7 @@ def keep(program: Program) -> None:
 
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, methodcaller,
-          Register, StandIn)  # fmt: skip
+          Register)  # fmt: skip
 
 
 def lasts(value: Any) -> bool:

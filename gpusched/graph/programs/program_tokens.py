@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched import forks
-from gpusched.adapters.distributed import worker_instances
+from gpusched.adapters.distributed import loop_to_wait_for, worker_instances
 from gpusched.graph.running.decisions import UNKNOWN, Remaining
 from gpusched.newest import Newest
 from gpusched.roles import current_key, current_worker
@@ -156,8 +156,8 @@ def _ask(token: str) -> bytes:
     worker = next(_workers(), None)
     if worker is None:
         raise UnavailableError("no worker is in this process")
-    loop = worker.loop.asyncio_loop  # type: ignore[attr-defined]
-    if _runs_here(loop):
+    loop = loop_to_wait_for(worker)
+    if loop is None:
         raise UnavailableError("the event loop cannot wait for an answer")
     asked = getattr(worker.scheduler, OPERATION)(token=token, worker=worker.address)
     answer = asyncio.run_coroutine_threadsafe(asked, loop)
@@ -179,13 +179,6 @@ def _workers() -> Iterator[Worker]:
     if worker is not None:
         yield worker
     yield from (worker for worker in worker_instances() if worker.status == Status.running)
-
-
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 _given_back: Newest[tuple[Any, str], int] = Newest(REMEMBERED)

@@ -16,7 +16,7 @@ from gpusched.emit.dtypes import exact, is_compared_whole
 from gpusched.graph.functions.partials import Guard, ufunc_of
 from gpusched.graph.programs.program import Program
 from gpusched.plan.plan import Register
-from gpusched.record.recorded import RecordedFunction, StandIn
+from gpusched.record.recorded import RecordedFunction
 
 Translate = Callable[[Any], Any]
 Signature = tuple[Any, ...]
@@ -347,7 +347,7 @@ def identity_of(function: Any) -> Any:
 
     Programs keep their functions alive, so that the id of one stays its own.
     """
-    if isinstance(function, (RecordedFunction, StandIn)):
+    if isinstance(function, RecordedFunction):
         return function, type(function)
     ufunc = ufunc_of(function)
     if ufunc is not None:

@@ -14,6 +14,7 @@ from gpusched.dataclass import dataclass
 from gpusched.placed import Placed
 from gpusched.plan.plan import Register, Registers
 from gpusched.record.steps import ProgramStep
+from gpusched.record.views import is_basic
 
 if TYPE_CHECKING:
     from gpusched.graph.running.segment import Segment
@@ -72,7 +73,8 @@ class CutFirst:
         for register, step in self.cuts:
             array, index = (registers[a.number] for a in step.args)
             try:
-                piece = _view(array, index) if _cuts_a_view(index) else None
+                cuts = is_basic(index, integers=False) and index != ()
+                piece = _view(array, index) if cuts else None
             except IndexError:
                 step.call(step.function, registers)  # which says it in dask's words
                 raise
@@ -114,14 +116,3 @@ def _view(array: Any, index: Any) -> Any:
         return Placed(array.array[index])
     except IndexError:
         return None  # NumPy has another text for it.
-
-
-def _cuts_a_view(index: Any) -> bool:
-    """Return whether an index is one of slices, by which NumPy gives an array."""
-    if type(index) is tuple:
-        return bool(index) and all(map(_is_range, index))
-    return _is_range(index)
-
-
-def _is_range(index: Any) -> bool:
-    return type(index) is slice or index is None or index is Ellipsis

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpusched.breaks import Reason
 from gpusched.dataclass import dataclass
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 
 if TYPE_CHECKING:
     from gpusched.plan.plan import Plan
@@ -74,7 +74,7 @@ class ByToken:
 class Waiting:
     """The decision to call the functions as they are until kernels are compiled: to record then."""
 
-    kernels: tuple[Runnable, ...]
+    kernels: tuple[Handle, ...]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
     least
         Bytes of its result, or of what it sums up, from which on it may; 0 for never.
     """
-    if not recorder.device.can.single or recorder.operations != 1 or not least:
+    if not recorder.device.can.cheap or recorder.operations != 1 or not least:
         return False
     recorded = recorder.recorded()
     if not recorded:

@@ -35,7 +35,7 @@ from gpusched.plan.overrides import NONE
 from gpusched.plan.plan import Plan, Registers, ReplayError
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
-from gpusched.store.handles import Runnable
+from gpusched.store.handles import Handle
 from gpusched.store.statistics import updating
 
 WAYS = 8
@@ -389,7 +389,7 @@ class Segment:
 
     # Without kernels --------------------------------------------------------------------
 
-    def unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
+    def unfused(self, kernels: tuple[Handle, ...], key: Any, inputs: tuple[Any, ...],
                 registers: Registers, plan: Plan | None = None,
                 layout: Any = None) -> bool:  # fmt: skip
         """Call the functions as they are, or CuPy's as a plan says, as kernels are missing.

@@ -17,9 +17,8 @@ of calls:
 - `examination`: which functions of a program's steps may be recorded, and why others may not.
 - `check`: goes through the bytecode of a function, and of those that it calls.
 - `instructions`: what each instruction does, with the `kinds` of what is on the stack.
-- `imports`: imports of what is loaded, by its full name.
 - `exceptions`: handlers, without which functions are recorded.
-- `listed`: what may be read and called.
+- `listed`: what may be read, called and imported.
 - `outside`: what was read from outside, and functions that are bound to it while they are recorded.
 - `objects`: attributes of objects that Python alone finds.
 - `standins`: what these read instead of functions that see what type an array is, or that would

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import listed
-from gpusched.graph.safety.imports import from_module, imported
 from gpusched.graph.safety.kinds import (
     Filling,
     Items,
@@ -28,7 +27,7 @@ from gpusched.graph.safety.kinds import (
     is_type,
     items_of,
 )
-from gpusched.graph.safety.listed import described, refuse
+from gpusched.graph.safety.listed import described, from_module, imported, refuse
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.check import Code

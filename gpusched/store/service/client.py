@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched import config, forks
 from gpusched.dataclass import dataclass
+from gpusched.emit.kernel import to_data
 from gpusched.emit.operations import DEFINED
 from gpusched.store import (
     codefiles,
@@ -33,7 +34,6 @@ from gpusched.store.service.connection import (
     ServiceLostError,
     SilentServiceError,
 )
-from gpusched.store.service.definitions import to_data
 from gpusched.store.service.start import (
     KilledError,
     Place,

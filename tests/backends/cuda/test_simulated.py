@@ -67,7 +67,7 @@ def test_moments_of_one_value_each(
 ) -> None:
     """As in the last of chunks that do not divide an axis."""
     x = 1e5 + np.arange(math.prod(shape), dtype=float).reshape(shape)
-    can = Capabilities(host_memory=True, moments=True, begins=True)
+    can = Capabilities(host_memory=True, begins=True)
     axes = axis if isinstance(axis, tuple) else (axis,)
     mean, rest, squares = recording.record(
         lambda a: tuple(moments(a, axes, 1)), x, backend="simulator", device=replace(HOST, can=can)
@@ -82,7 +82,7 @@ def test_moments_lose_no_digits_whatever_the_order_of_threads(
 ) -> None:
     """Partial results are joined with how many values each has."""
     x = 1e8 + np.random.default_rng(0).normal(size=shape)
-    can = Capabilities(host_memory=True, moments=True, begins=True)
+    can = Capabilities(host_memory=True, begins=True)
     axis = (0, 2) if len(shape) == 3 else 0 if shape[0] > 2 else 1
     found = recording.record(lambda a: np.var(a, axis=axis), x, backend="simulator",
                              device=replace(HOST, can=can)).result  # fmt: skip

@@ -70,7 +70,7 @@ def test_accesses_are_wide_and_registers_suffice(
             assert count(found, WIDE_STORE) >= stores, kernel.name
 
 
-CHEAP = ["clip", "square-sum", "axis-statistics", "standardise", "heat"]
+CHEAP = ["clip", "square-sum", "heat"]  # Moments are of float64, whose instructions bound them.
 
 
 @pytest.mark.parametrize("gpu", roofline.GPUS)

@@ -18,11 +18,11 @@ import pytest
 from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
 from gpusched.backends.compileworker import answer_to, serve
+from gpusched.emit.kernel import DefinitionError, from_data, to_data
 from gpusched.store.service import client, protocol
 from gpusched.store.service import start as starting
 from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.connection import Connection, SilentServiceError
-from gpusched.store.service.definitions import DefinitionError, from_data, to_data
 from gpusched.store.service.server import Server
 from tests.record.recording import record
 from tests.store.test_cache import sample_kernel
