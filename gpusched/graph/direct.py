@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import dask
 from dask.array.optimization import optimize
 from dask.blockwise import Blockwise, blockwise_token, optimize_blockwise
 from dask.core import flatten
-from dask.highlevelgraph import HighLevelGraph
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.utils import apply
 
 from gpusched.adapters.arrays import coordinate_mapping
 from gpusched.adapters.tasks import DataNode, GraphNode, Task, TaskRef, parse_input
@@ -55,10 +57,39 @@ def direct(graph: HighLevelGraph, keys: Iterable[Any]) -> HighLevelGraph:
     """
     fused = optimize_blockwise(graph, keys=list(keys))
     layers = {
-        name: DirectBlockwise.of(layer, layer.output_blocks) if _is_to_be_made(layer) else layer
+        name: DirectBlockwise.of(layer, layer.output_blocks) if _is_to_be_made(layer)
+        else _without_apply(layer)
         for name, layer in fused.layers.items()
-    }
+    }  # fmt: skip
     return HighLevelGraph(layers, fused.dependencies)
+
+
+def _without_apply(layer: Any) -> Any:
+    """Return a layer whose tasks call the functions that dask has ``apply`` call, as `coarsen` has.
+
+    All tasks of such a layer do.
+    """
+    if type(layer) is not MaterializedLayer or not _is_apply(next(iter(layer.values()), None)):
+        return layer
+    tasks = {}
+    for key, task in layer.items():
+        if _is_apply(task):
+            _, function, args, named = task
+            task = (partial(function, **named) if named else function, *args)
+        tasks[key] = task
+    return MaterializedLayer(tasks, annotations=layer.annotations)
+
+
+def _is_apply(task: Any) -> bool:
+    """Return whether a task of a layer of tuples applies a function to a list of arguments."""
+    if type(task) is not tuple or len(task) != 4 or task[0] is not apply:
+        return False
+    _, _, args, named = task
+    # What may be a key, or hold some, is left to dask.
+    keys = str, tuple, list, dict
+    return type(args) is list and type(named) is dict and not any(
+        isinstance(value, keys) for value in named.values()
+    )  # fmt: skip
 
 
 def _is_to_be_made(layer: Any) -> bool:

@@ -317,8 +317,44 @@ def _is_of_numbers(value: Any) -> bool:
     return number or (type(value) is str and value in ("C", "F"))
 
 
-for _function in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.reshape, np.roll, np.tile):
+for _function in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.roll, np.tile):
     records(_function)(partial(_rearranged, _function))
+
+
+@records(np.reshape)
+def _reshape(recorder: Recorder, a: Any, /, *args: Any, **options: Any) -> Any:
+    """Record a view where axes are but divided: NumPy gives one of any array then.
+
+    Blocks of neighbours that are reduced, as coarser grids are made, are one kernel so.
+    """
+    plain = args and not options and args[1:] in ((), ("C",)) and _is_of_numbers(args[0])
+    if isinstance(a, LazyChunk) and plain:
+        shape = np.broadcast_to(np.False_, a.shape).reshape(args[0]).shape
+        if divides(a.shape, shape):
+            return viewed(a, lambda array: array.reshape(shape))
+    return _rearranged(np.reshape, recorder, a, *args, **options)
+
+
+def divides(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Return whether each axis of a shape is several neighbours of another one, or one of them.
+
+    Examples
+    --------
+    >>> from gpusched.record.functions import divides
+    >>> divides((6, 4), (3, 2, 4)), divides((6, 4), (6, 2, 2, 1)), divides((6, 4), (4, 6))
+    (True, True, False)
+    """
+    k = 0
+    for length in shape:
+        size = 1
+        while k < len(into) and (size < length or into[k] == 1):
+            size *= into[k]
+            k += 1
+        if size != length:
+            return False
+    return k == len(into)
+
+
 records(np.ravel, method="ravel")(partial(_rearranged, np.ravel))
 records(np.repeat, method="repeat")(partial(_rearranged, np.repeat))
 

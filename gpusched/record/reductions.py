@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,18 @@ from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF, part
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.kernel import FIRSTS
-from gpusched.plan.expression import Apply, Node, UnfusibleError
+from gpusched.plan.expression import Apply, Node, UnfusibleError, postorder
 from gpusched.record.accumulation import firsts, reduction
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, compute, node_of, node_operand, recorder_of
+from gpusched.record.chunk import (
+    LazyChunk,
+    compute,
+    node_of,
+    node_operand,
+    recorder_of,
+    viewed,
+)
+from gpusched.record.compound import Compound
 from gpusched.record.functions import complex_parts
 from gpusched.record.handlers import UFUNC_METHODS, records
 from gpusched.record.moments import moments
@@ -26,7 +36,7 @@ from gpusched.record.ufuncs import complex_chunk
 from gpusched.record.windows import window_total
 
 
-def _axes(node: Node, axis: Any) -> tuple[int, ...]:
+def _axes(node: Node | LazyChunk, axis: Any) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(node.ndim))
     given = axis if type(axis) is tuple else (axis,)
@@ -72,6 +82,8 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
 def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             keepdims: Any = False, combine: str = "add") -> LazyChunk:  # fmt: skip
     """Record the values of an array joined along axes."""
+    if isinstance(a, LazyChunk) and _are_few(a, axes := _axes(a, axis)):
+        return _joined_at_once(a, axes, _keeps(keepdims), dtype, combine)
     given = node_operand(recorder, a)
     wanted = joined_dtype(combine, given.dtype, dtype)
     node = recorder.cast(given, wanted)
@@ -92,6 +104,45 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             node = recorder.cast(given, window_total(recorder, given, wanted, _count(node, axes)))
         found = recorder.cast(reduction(recorder, combine, node, axes, keep), wanted)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
+
+
+FEW = 8
+"""Values that are joined as the operands of a call are: no loop of its own is worth it for these.
+Blocks of 2 x 2 of XX MB, and the three bands of images, take XX of the time."""
+RESULTS = 1 << 10
+"""Results from which on it is done: kernels of fewer are done before anybody has looked."""
+OPERATIONS = 32
+"""Operations that are recorded once more for each of the values at most, in all."""
+
+
+def _are_few(a: LazyChunk, axes: tuple[int, ...]) -> bool:
+    """Return whether each of many results is joined of but few values."""
+    count = math.prod(a.shape[k] for k in axes)
+    few = 1 < count <= FEW and a.size // count >= RESULTS
+    return few and a.dtype.kind in "biuf" and a.dtype != HALF
+
+
+def _joined_at_once(a: LazyChunk, axes: tuple[int, ...], keep: bool, dtype: Any,
+                    combine: str) -> LazyChunk:  # fmt: skip
+    """Return values joined along axes by a call for each but the first, in NumPy's order."""
+    wanted, recorder = joined_dtype(combine, a.dtype, dtype), recorder_of(a)
+    places = list(itertools.product(*(range(a.shape[k]) for k in axes)))
+    compound = type(a._view) is Compound
+    if not compound:
+        inner = postorder([node_of(a)], lambda node: id(node) in recorder.done)
+        if len(places) * sum(isinstance(node, Apply) for node in inner) > OPERATIONS:
+            recorder.register(node_of(a))
+    index: list[Any] = [slice(None)] * a.ndim
+    parts = []
+    for place in places:
+        for axis, k in zip(axes, place, strict=True):
+            # A part of what is in parts itself is one of these, with all its axes.
+            index[axis] = slice(k, k + 1) if keep or compound else k
+        parts.append(viewed(a, itemgetter(tuple(index))).astype(wanted))
+    found = reduce(getattr(np, combine), parts)
+    if compound and not keep:
+        return found[tuple([0 if k in axes else slice(None) for k in range(a.ndim)])]
+    return found
 
 
 def _of_complex(a: LazyChunk, combine: str, axes: tuple[int, ...]) -> Any:

@@ -686,6 +686,36 @@ def test_dask_s_piecewise() -> None:
             assert statistics().launches == 4 or len(choices) == 4
 
 
+def own_mean(x: Any, axis: Any) -> Any:
+    return x.mean(axis=axis)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "options", "launches"),
+    [
+        (np.sum, {}, 1),
+        (np.mean, {}, 1),
+        (np.std, {"ddof": 1}, 1),
+        (np.max, {"dtype": "f8"}, 0),  # an error
+        (np.nansum, {"dtype": np.dtype("f4")}, 1),
+        (np.median, {}, 0),
+        (own_mean, {}, 0),
+    ],
+)
+@pytest.mark.parametrize("axes", [{0: 2, 1: 3}, {1: 2}, {0: 5}, {0: 3, 1: 4}])
+def test_dask_s_coarsen(reduction: Any, options: Any, launches: int, axes: dict[int, int]) -> None:
+    kept = dict(axes)
+
+    def program(x: Any) -> Any:
+        return da.coarsen(reduction, x * 2 + 1, axes, trim_excess=True, **options) - 1
+
+    compare(program)
+    assert axes == kept
+    reset_statistics()
+    compare(program)
+    assert bool(statistics().launches) >= bool(launches)
+
+
 def test_several_piecewise_in_one_graph() -> None:
     """Tasks of one form differ in what they choose from."""
 

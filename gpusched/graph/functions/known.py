@@ -246,6 +246,11 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
+def _coarsen(reduction: Any, x: Any, axes: Any, trim_excess: Any = False, **kwargs: Any) -> Any:
+    """dask's ``chunk.coarsen``, which adds to its axes; these are those of all chunks."""
+    return dask_chunk.coarsen(_recorded(reduction, x), x, dict(axes), trim_excess, **kwargs)
+
+
 def _piecewise(x: Any, *conditions: Any, funclist: Any, func_args: Any, func_kw: Any) -> Any:
     """dask's ``_int_piecewise``, recorded where its choices are numbers, and no functions."""
     recorder = recorder_among((x, *conditions))
@@ -278,6 +283,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
     piecewise: _piecewise,
+    dask_chunk.coarsen: _coarsen,
     custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
