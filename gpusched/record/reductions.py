@@ -82,7 +82,7 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
 def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             keepdims: Any = False, combine: str = "add") -> LazyChunk:  # fmt: skip
     """Record the values of an array joined along axes."""
-    if isinstance(a, LazyChunk) and _are_few(a, axes := _axes(a, axis)):
+    if isinstance(a, LazyChunk) and a.shape and _are_few(a, axes := _axes(a, axis)):
         return _joined_at_once(a, axes, _keeps(keepdims), dtype, combine)
     given = node_operand(recorder, a)
     wanted = joined_dtype(combine, given.dtype, dtype)
