@@ -125,7 +125,8 @@ def _are_few(a: LazyChunk, axes: tuple[int, ...]) -> bool:
     few = 1 < count <= FEW and a.size // count >= RESULTS
     if not few or a.dtype.kind not in "biuf" or a.dtype == HALF:
         return False
-    return type(a._view) is Compound or not shows_again(recorder_of(a), node_of(a))
+    nodes = () if type(a._view) is Compound else postorder([node_of(a)])
+    return not any(shows_again(recorder_of(a), node) for node in nodes)
 
 
 def _joined_at_once(a: LazyChunk, axes: tuple[int, ...], keep: bool, dtype: Any,

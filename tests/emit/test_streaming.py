@@ -15,6 +15,7 @@ from gpusched.emit.floatingpoint import DIVIDE, IS_X86, take
 from gpusched.emit.policy import BLOCK, STREAMED
 from gpusched.inspection.machinecode import cpu_llvm
 from gpusched.plan import kernelbuilder
+from gpusched.record.reductions import FEW
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 
@@ -62,7 +63,8 @@ def test_all_that_a_kernel_writes_counts() -> None:
 def test_what_stays_in_the_cache_or_is_reduced_is_not() -> None:
     assert streamed(lambda a: a * 2 + 1, numbers(LARGE - 1)) == [False]
     assert streamed(lambda a: (a * 2 + 1).max(), numbers(LARGE)) == [False]
-    assert streamed(lambda a: (a * 2 + 1).max(axis=0), numbers(2, LARGE)) == [False]
+    rows = np.broadcast_to(numbers(LARGE), (FEW + 1, LARGE))
+    assert streamed(lambda a: (a * 2 + 1).max(axis=0), rows) == [False]
 
 
 def test_short_rows_are_not() -> None:
