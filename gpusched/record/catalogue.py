@@ -2,8 +2,8 @@
 
 A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
 that can be recorded are those that `gpusched.record.handlers.HANDLERS` has, and the ufuncs of
-`gpusched.emit.operations`. Other libraries' functions, such as numba's ufuncs, know
-no lazy chunks: `LIBRARIES` says what knows them.
+`gpusched.emit.operations`. Other libraries' functions, such as numba's ufuncs, know no lazy chunks:
+`LIBRARIES` says what knows them.
 
 Only calls that are known to leave their arguments as they are (`why_changing`) are made on computed
 arrays while a program is recorded: a recording that fails later must be able to start again, on

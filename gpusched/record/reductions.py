@@ -94,11 +94,9 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
     if node.dtype.kind == "c" and combine != "add" and axes:
         whole = _of_complex(LazyChunk(recorder, node), combine, axes)
-        index = tuple([0 if k in axes and not keep else slice(None) for k in range(node.ndim)])
-        found = node_of(whole[index])
+        found = node_of(_without_axes(whole, axes, keep))
     elif _is_alone(recorder, node, axes):
-        index = tuple(0 if k in axes and not keep else slice(None) for k in range(node.ndim))
-        found = node_of(LazyChunk(recorder, node)[index])
+        found = node_of(_without_axes(LazyChunk(recorder, node), axes, keep))
     else:
         if combine == "add":
             node = recorder.cast(given, window_total(recorder, given, wanted, _count(node, axes)))
@@ -147,9 +145,12 @@ def _joined_at_once(a: LazyChunk, axes: tuple[int, ...], keep: bool, dtype: Any,
             index[axis] = slice(k, k + 1) if keep or compound else k
         parts.append(viewed(a, itemgetter(tuple(index))).astype(wanted))
     found = reduce(getattr(np, combine), parts)
-    if compound and not keep:
-        return found[tuple([0 if k in axes else slice(None) for k in range(a.ndim)])]
-    return found
+    return _without_axes(found, axes, keep) if compound and not keep else found
+
+
+def _without_axes(a: LazyChunk, axes: tuple[int, ...], keep: bool) -> Any:
+    """Return an array without axes of one element, or with them if they are to be kept."""
+    return a[tuple([0 if k in axes and not keep else slice(None) for k in range(a.ndim)])]
 
 
 def _of_complex(a: LazyChunk, combine: str, axes: tuple[int, ...]) -> Any:

@@ -92,9 +92,8 @@ class Calling:
         """
         self._cut_off(registers)
         # Other threads may give it up at any time.
-        inlined = None if plan is None else plan.unfused
         # The plan may be one that another segment has made, of other functions of the same code.
-        if plan is not None and inlined is not None and self._calls(inlined.own):
+        if plan is not None and (inlined := plan.unfused) is not None and self._calls(inlined.own):
             if _tried(inlined, registers):
                 return
             plan.unfused = None
