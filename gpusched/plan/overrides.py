@@ -37,7 +37,7 @@ class Bounds:
     """What of a task is worth a kernel: settings, by their defaults."""
 
     elements: int = 4096
-    """``minimum-elements``: of the largest chunk."""
+    """``minimum-elements``: of the largest chunk, and of what is made of it."""
     operations: int = 2
     """``minimum-operations``: of a task."""
     single: int = 4 << 20

@@ -292,6 +292,15 @@ def test_medians_of_groups_are_those_of_flox_s_engine(engine: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("name", ["sum", "mean"])
+@pytest.mark.parametrize("engine", ["flox", "numpy"])
+def test_zeros_have_the_signs_of_flox_s_engine(engine: str, name: str) -> None:
+    groups = (-0.0 * in_one_chunk()._obj.fillna(1)).groupby("week")
+    expected, found, fused = computed(lambda: getattr(groups, name)(engine=engine))
+    assert fused == 2
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
 VALUES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324, 1.0, 1.0, 2.5, 7.0]
 
 

@@ -139,8 +139,9 @@ class GroupedWhole(StandIn):
 
     def _joined(self, values: Any, codes: Any, count: int, name: str, dtype: np.dtype) -> LazyChunk:
         combine = COMBINES.get(name, "add")
-        # NumPy starts from each group's first element, which may be a negative zero.
-        initial = -0.0 if combine == "add" and dtype.kind == "f" else None
+        # flox's own engine starts from each group's first element, which may be a negative zero.
+        keeps = self.engine == "flox" and combine == "add" and dtype.kind == "f"
+        initial = -0.0 if keeps else None
         return segments.reduced(values, codes, count, combine, -1, dtype, initial)
 
     def _finished(self, found: Any, number: Any, floats: bool) -> Any:

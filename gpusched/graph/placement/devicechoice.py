@@ -30,14 +30,13 @@ from gpusched.graph.placement.cupycalls import (
     picks,
 )
 from gpusched.graph.running.batch import calls_in
-from gpusched.graph.running.inputs import flat, unsuitable
+from gpusched.graph.running.inputs import SMALL, flat, unsuitable
 from gpusched.graph.running.segment import Segment
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.overrides import OFF
 from gpusched.plan.plan import items, substitute
 
-SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
 COPIES = GraphBreak.COPIES("copying the chunks takes longer than computing with them")
 OWN = GraphBreak.DEVICE_ARRAYS("the program has device arrays of its own")
 NEEDS_HOST = GraphBreak.NEEDS_HOST("no kernel computes it: it gets NumPy arrays")

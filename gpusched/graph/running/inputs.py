@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ from gpusched.record.recorded import Sealed
 _PLAIN = frozenset((bool, int, str, bytes, type(None), type(Ellipsis)))
 NESTED = frozenset((tuple, list))
 """What inputs may be instead of arrays: several of them."""
+Shapes = list[tuple[int, ...]]
+SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
 
 
 def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -120,7 +125,7 @@ def obscurity(value: Any) -> str:
 
 
 def obstacle(
-    inputs: tuple[Any, ...], obscure: Reason | None, joins: bool, least: int
+    inputs: tuple[Any, ...], obscure: Reason | None, most: Callable[[Shapes], int], least: int
 ) -> Reason | None:
     """Return why calls are not recorded for some inputs, or None if they may be.
 
@@ -130,8 +135,9 @@ def obstacle(
         Of the calls.
     obscure
         Why no plan can depend on them, if so.
-    joins
-        Whether the calls may make a large array of small ones.
+    most
+        Takes the shapes of the arrays among them; says how many elements the largest array has at
+        most that the calls may make.
     least
         Elements of an array that is large enough.
     """
@@ -139,17 +145,44 @@ def obstacle(
     reason = unsuitable(values)
     if reason is not None:
         return reason
-    arrays = [(value.size, device.name) for value in values if (device := device_of(value))]
+    arrays = [(value.shape, device.name) for value in values if (device := device_of(value))]
     if obscure is not None:
         return obscure
     if len({device for _, device in arrays}) > 1:
         return GraphBreak.DEVICES("chunks on several devices")
     if not arrays:
         return GraphBreak.NO_ARRAY("no array among the inputs")
-    sizes = [size for size, _ in arrays]
-    if (sum(sizes) if joins else max(sizes)) < least:
-        return GraphBreak.SMALL_CHUNKS("small chunks")
-    return None
+    return SMALL if most([shape for shape, _ in arrays]) < least else None
+
+
+def most_elements(shapes: Shapes, joins: bool, realigns: bool) -> int:
+    """Return how many elements the largest array has, about, that calls make of some arrays.
+
+    Parameters
+    ----------
+    shapes
+        Of the arrays.
+    joins
+        Whether the calls join arrays.
+    realigns
+        Whether they may put axes where others have none, along which what has none is repeated.
+
+    Examples
+    --------
+    >>> from gpusched.graph.running.inputs import most_elements
+    >>> shapes = [(1000, 1, 4), (500, 4)]
+    >>> most_elements(shapes, joins=False, realigns=False)
+    2000000
+    >>> most_elements([(1000,)], joins=False, realigns=True)
+    1000000
+    """
+    sizes = sorted(map(math.prod, shapes))
+    if realigns:
+        return max(sum(sizes), sizes[-1] * (sizes[-2] if len(sizes) > 1 else sizes[-1]))
+    if joins:
+        return sum(sizes)
+    axes = zip_longest(*map(reversed, shapes), fillvalue=1)
+    return math.prod(map(max, axes))
 
 
 def unsuitable(values: tuple[Any, ...]) -> Reason | None:

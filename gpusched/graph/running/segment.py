@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import dask
@@ -18,13 +19,20 @@ from gpusched.emit.floatingpoint import INVALID, QUOTIENT, enforced, error_state
 from gpusched.emit.kernel import EXACT
 from gpusched.emit.operations import replaced
 from gpusched.graph.functions.known import known, substitute_for
-from gpusched.graph.functions.partials import has_name, name_of
+from gpusched.graph.functions.partials import bare, has_name, name_of
 from gpusched.graph.running import decisions, layouts
 from gpusched.graph.running.calling import Calling
 from gpusched.graph.running.cutfirst import RETURNED, CutFirst, leading_cuts
 from gpusched.graph.running.decisions import Direct, Plans, Remaining, Waiting, warn_once
 from gpusched.graph.running.division import Steps
-from gpusched.graph.running.inputs import describe, first_device, flat, obscurity, obstacle
+from gpusched.graph.running.inputs import (
+    describe,
+    first_device,
+    flat,
+    most_elements,
+    obscurity,
+    obstacle,
+)
 from gpusched.graph.running.moved import Moved, leave
 from gpusched.graph.running.recording import Recording
 from gpusched.graph.running.remembered import Remembered
@@ -33,6 +41,7 @@ from gpusched.plan import shortage, tiers
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE
 from gpusched.plan.plan import Plan, Registers, ReplayError
+from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import Handle
@@ -87,6 +96,8 @@ class Segment:
         self.replayed = all(step.replayed for _, step in steps)
         self.joins = any(is_join(step.function) for _, step in steps)
         """Whether small inputs may become a large one."""
+        self.realigns = any(_realigns(step) for _, step in steps)
+        """Whether the product of two small ones may."""
         self.errors = error_state()
         """What `numpy.errstate` says where the program is made, which is part of its identity."""
         self.remaining = Remaining()
@@ -551,7 +562,8 @@ class Segment:
         refused = self.examined().refused
         own = refused[1] if refused else self.spent
         obscure = self._obscure(inputs) if key is None else None
-        return own or obstacle(inputs, obscure, self.joins, self.overrides.bounds.elements)
+        most = partial(most_elements, joins=self.joins, realigns=self.realigns)
+        return own or obstacle(inputs, obscure, most, self.overrides.bounds.elements)
 
     def _obscure(self, inputs: tuple[Any, ...]) -> Reason | None:
         """Return the reason for inputs on which no plan can depend, the user's own first."""
@@ -590,6 +602,15 @@ class Segment:
         found.answers = {} if self.replayed else None
         found.exact = self.overrides.mathematics == EXACT
         return found
+
+
+def _realigns(step: ProgramStep) -> bool:
+    """Return whether a call may put axes where others have none."""
+    function = bare(step.function)
+    if has(function, "picks"):
+        index = step.args[1] if len(step.args) > 1 else None
+        return any(each is None for each in (index if type(index) is tuple else (index,)))
+    return not known(function) or (has(function, "moves") and not is_join(function))
 
 
 def _by_calls(plan: Plan, registers: Registers) -> Plan | None:

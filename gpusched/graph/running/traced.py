@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from gpusched.graph.functions.partials import bare
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct
 from gpusched.graph.running.inlined import Inlining
-from gpusched.graph.running.inputs import NESTED
+from gpusched.graph.running.inputs import NESTED, SMALL
 from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
 from gpusched.graph.safety.kinds import is_constant
 from gpusched.graph.safety.outside import is_warning
@@ -142,7 +143,12 @@ class Trace:
     def too_little(self) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
         recorder, bounds = self.recorder, self.segment.overrides.bounds
-        if recorder.moved or recorder.launched or recorder.operations >= bounds.operations:
+        if recorder.moved:
+            return None
+        sizes = [math.prod(node.shape) for node in recorder.nodes()]
+        if not self.segment.joins and max(sizes, default=0) < bounds.elements:
+            return self.segment.without(SMALL)
+        if recorder.launched or recorder.operations >= bounds.operations:
             return None
         if gains_alone(recorder, bounds.single):
             return None
