@@ -22,7 +22,6 @@ from gpusched.graph.placement.devicechoice import (
     LEAVES,
     NUMBER,
     OWN,
-    SMALL,
     Refusal,
     can_stay,
     cut,
@@ -32,7 +31,7 @@ from gpusched.graph.placement.devicechoice import (
     why_on_host,
 )
 from gpusched.graph.running.cutfirst import PieceReturnedError
-from gpusched.graph.running.inputs import flat
+from gpusched.graph.running.inputs import SMALL, flat
 from gpusched.graph.running.moved import Moved, TaskCopies
 from gpusched.graph.running.segment import Segment
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
