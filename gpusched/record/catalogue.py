@@ -45,6 +45,7 @@ TRAITS = {
     "lean": "allocates no more than its result, but for a few KiB",
     "fresh": "has a result that shares memory with nothing",
     "pure": "changes nothing, unless an argument such as `out` asks for it",
+    "examined": "is gone through as the user's functions are, since it calls one of these",
 }
 """What each trait says of a function that has it."""
 

@@ -686,7 +686,7 @@ def test_dask_s_piecewise() -> None:
             assert statistics().launches == 4 or len(choices) == 4
 
 
-def own_mean(x: Any, axis: Any) -> Any:
+def own_mean(x: Any, axis: Any = None) -> Any:
     return x.mean(axis=axis)
 
 
@@ -699,7 +699,9 @@ def own_mean(x: Any, axis: Any) -> Any:
         (np.max, {"dtype": "f8"}, 0),  # an error
         (np.nansum, {"dtype": np.dtype("f4")}, 1),
         (np.median, {}, 0),
-        (own_mean, {}, 0),
+        (own_mean, {}, 1),
+        (lambda x, axis=None: x.max(axis) - x.min(axis), {}, 1),
+        (lambda x, axis=None: np.unique(x).sum() + x.sum(axis), {}, 0),
     ],
 )
 @pytest.mark.parametrize("axes", [{0: 2, 1: 3}, {1: 2}, {0: 5}, {0: 3, 1: 4}])
@@ -708,6 +710,19 @@ def test_dask_s_coarsen(reduction: Any, options: Any, launches: int, axes: dict[
     compare(lambda x: da.coarsen(reduction, x * 2 + 1, dict(axes), trim_excess=True, **options) - 1)
     is_empty = axes.get(0, 1) > 4 or axes.get(1, 1) > 3
     assert statistics().launches >= (0 if is_empty else launches)
+
+
+def test_what_coarsen_cannot_record_is_called_between_kernels() -> None:
+    def own(x: Any, axis: Any = None) -> Any:
+        return np.sort(x, axis=axis[0]).sum(axis=axis) if axis else x.sum()
+
+    reset_statistics()
+    x = da.from_array(np.arange(48.0).reshape(8, 6), chunks=(4, 6))
+    found = (da.coarsen(own, da.sqrt(x * 2 + 1) - 3, {0: 2, 1: 3}) * 2 - 1).compute()
+    with gpusched.disable():
+        expected = (da.coarsen(own, da.sqrt(x * 2 + 1) - 3, {0: 2, 1: 3}) * 2 - 1).compute()
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert statistics().launches >= 4 and not statistics().unfused_tasks
 
 
 def test_several_piecewise_in_one_graph() -> None:

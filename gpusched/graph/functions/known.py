@@ -246,9 +246,15 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
-def _coarsen(reduction: Any, x: Any, axes: Any, trim_excess: Any = False, **kwargs: Any) -> Any:
-    """dask's ``chunk.coarsen``, which adds to its axes; these are those of all chunks."""
-    return dask_chunk.coarsen(_recorded(reduction, x), x, dict(axes), trim_excess, **kwargs)
+@own("examined", shown="coarsen")
+def coarsened(reduction: Any, x: Any, axes: Any, trim_excess: bool = False, **kwargs: Any) -> Any:
+    """Do what dask's ``chunk.coarsen`` does, which adds to its axes: those of all chunks."""
+    sizes = [axes.get(k, 1) for k in range(x.ndim)]
+    if trim_excess:
+        x = x[tuple([slice(n - n % size) for n, size in zip(x.shape, sizes, strict=True)])]
+    each = zip(x.shape, sizes, strict=True)
+    shape = tuple([part for n, size in each for part in (n // size, size)])
+    return reduction(x.reshape(shape), axis=tuple(range(1, 2 * x.ndim, 2)), **kwargs)
 
 
 def _piecewise(x: Any, *conditions: Any, funclist: Any, func_args: Any, func_kw: Any) -> Any:
@@ -283,7 +289,6 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
     piecewise: _piecewise,
-    dask_chunk.coarsen: _coarsen,
     custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
@@ -295,9 +300,10 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_combine: moments.moment_combine,
     reductions.moment_agg: moments.moment_agg,
     apply_along_axis: lanes.along_axis,
+    dask_chunk.coarsen: coarsened,
 }
-"""What programs call instead of a function of dask's: what loses fewer digits, or takes all lanes
-at once."""
+"""What programs call instead of a function of dask's: what loses fewer digits, takes all lanes at
+once, or changes no argument."""
 _PLAIN = {exact: plain for plain, exact in EXACT.items()} | {
     last: plain for plain, _, _, last in moments.LAST_STEPS
 }
@@ -335,7 +341,7 @@ _LAST = {(id(joins), id(makes)): last for _, joins, makes, last in moments.LAST_
 
 def substitute_for(function: Any) -> Any:
     """Return what to call with lazy chunks instead of `function`."""
-    return _replaced(function, SUBSTITUTES)
+    return replaced_by(function, SUBSTITUTES)
 
 
 def exact_for(function: Any) -> Any:
@@ -348,7 +354,7 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.functions.moments'
     """
-    found = _replaced(function, EXACT, recorded_form)
+    found = replaced_by(function, EXACT, recorded_form)
     if type(found) is partial and "flox.dask" in sys.modules:
         from gpusched.graph.functions.grouped import grouped_for
 
@@ -358,17 +364,17 @@ def exact_for(function: Any) -> Any:
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return function.plain if isinstance(function, StandIn) else _replaced(function, _PLAIN)
+    return function.plain if isinstance(function, StandIn) else replaced_by(function, _PLAIN)
 
 
-def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]],
-              form: Callable[[Any], Any] = lambda function: None) -> Any:  # fmt: skip
+def replaced_by(function: Any, table: dict[Callable[..., Any], Callable[..., Any]],
+                form: Callable[[Any], Any] = lambda function: None) -> Any:  # fmt: skip
     """Return what a table has for a function, or for what a `functools.partial` calls.
 
     What `form` returns of it comes before that, if it is anything.
     """
     if type(function) is partial:
-        inner = _replaced(function.func, table, form)
+        inner = replaced_by(function.func, table, form)
         if inner is not function.func:
             return partial(inner, *function.args, **function.keywords)
         return function

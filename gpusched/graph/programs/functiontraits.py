@@ -16,11 +16,13 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import error_state
 from gpusched.graph.functions.known import (
+    EXACT,
     called_for_place,
     computes,
     computes_located,
     exact_for,
     known,
+    replaced_by,
 )
 from gpusched.graph.functions.partials import Guard, bare, slow_part
 from gpusched.graph.placement.cupycalls import by_library
@@ -68,7 +70,7 @@ class Functions:
         self.overrides = active() if overrides is None else overrides
         self.key = self.overrides, generation(), repr(config.get("fusion")), error_state()
         """What programs and their plans depend on besides their calls."""
-        self._known: dict[int, tuple[Any, Traits | None]] = {}
+        self._known: dict[int, tuple[Any, Any, Traits | None]] = {}
         self._found: dict[Any, Traits] = {}
         self._guards: dict[tuple[int, ...], DataNode] = {}
 
@@ -92,16 +94,18 @@ class Functions:
         """
         entry = self._known.get(id(function))
         if entry is None:
-            entry = self._known[id(function)] = function, _settled(function)
-        if entry[1] is not None:
-            return entry[1]
+            exact = replaced_by(function, EXACT)
+            entry = self._known[id(function)] = function, exact, _settled(exact)
+        _, exact, settled = entry
+        if settled is not None:
+            return settled
         kinds = tuple(map(kind_of, args))
         names = tuple((name, kind_of(value)) for name, value in kwargs.items())
         key = id(function), kinds, names
         found = self._found.get(key)
         if found is None:
-            verdict = examination.remembered(function, kinds, dict(names))
-            found = self._found[key] = _traits(function, verdict)
+            verdict = examination.remembered(exact, kinds, dict(names))
+            found = self._found[key] = _traits(exact, verdict)
         return found
 
     # Of a task, as of all others of its form ------------------------------------------------

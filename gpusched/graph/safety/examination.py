@@ -21,7 +21,7 @@ from gpusched.graph.safety.objects import method_of
 from gpusched.graph.safety.outside import Outside, is_little
 from gpusched.newest import Newest
 from gpusched.plan.plan import Register
-from gpusched.record.catalogue import own_traits
+from gpusched.record.catalogue import has, own_traits
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
@@ -104,7 +104,8 @@ def of_any_call(function: Any) -> Verdict | None:
         method = function if isinstance(function, types.MethodType) else method_of(function)
         of_python = type(method) is types.MethodType and type(method.__func__) is types.FunctionType
         return None if of_python and said.kind is not GraphBreak.LIBRARY else Verdict(said)
-    is_theirs = package(function) in FUNCTIONS or is_in(function, INSTEAD)
+    instead = is_in(function, INSTEAD) and not has(function, "examined")
+    is_theirs = instead or package(function) in FUNCTIONS
     return Verdict(LIBRARY) if is_theirs else None
 
 
