@@ -236,7 +236,8 @@ class Rehearser:
             raise
         except UnrecordableError as reason:
             stopped = isinstance(reason, StoppedError)
-            parts = segment.divided(recorder, reason.reason) if stopped else []
+            spent = reason.reason if recorder.is_spent else None
+            parts = segment.divided(recorder.step, spent) if stopped else []
             for part in parts:
                 self._run(part, registers)
             if parts:

@@ -33,6 +33,20 @@ class ReplayError(Exception):
     """A step gave something else than when it was recorded, which the plan does not hold for."""
 
 
+class OtherKindError(ReplayError):
+    """A call returned arrays of another kind, such as another length: chunks' values decide it.
+
+    Attributes
+    ----------
+    step
+        The register of the result of the program's call that made it.
+    """
+
+    def __init__(self, told: str, step: int) -> None:
+        super().__init__(told)
+        self.step = step
+
+
 class Step(Protocol):
     """One instruction of a plan."""
 
@@ -298,11 +312,13 @@ class Call:
     """What the results were when recorded."""
     heeded: int = 0
     """Floating-point errors that `numpy.errstate` did not ignore where it was recorded."""
+    step: int = 0
+    """The register of the result of the program's call that makes it."""
     is_view: bool = False
     """Whether it only shows an array in another way."""
 
     def __call__(self, registers: Registers) -> None:
-        """Call the function; raise `ReplayError` if its results are of another kind."""
+        """Call the function; raise `OtherKindError` if its results are of another kind."""
         args, kwargs = substitute(self.args, registers), substitute(self.kwargs, registers)
         with nullcontext() if self.is_view else collecting(self.heeded):
             found = self.function(*args, **kwargs)
@@ -310,7 +326,8 @@ class Call:
         for register, value, expected in zip(self.results, values, self.kinds, strict=True):
             array = np.asarray(value) if isinstance(value, np.generic) else value
             if kind(array) != expected:
-                raise ReplayError(f"{self.function} returned {kind(array)}, not {expected}")
+                told = f"{self.function} returned {kind(array)}, not {expected}"
+                raise OtherKindError(told, self.step)
             registers[register] = array
 
 

@@ -435,7 +435,7 @@ class Recorder:
         leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
-        step = Call(function, args, kwargs, results, single, kinds, heeded())
+        step = Call(function, args, kwargs, results, single, kinds, heeded(), self.step)
         self.steps.append(step)
         if waits:
             self.postponed.add(step)

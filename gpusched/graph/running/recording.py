@@ -123,7 +123,8 @@ class Recording:
         except _RAISED:
             raise
         except StoppedError as stopped:
-            self._divided = self._segment.divided(self._recorder, stopped.reason)
+            spent = stopped.reason if self._recorder.is_spent else None
+            self._divided = self._segment.divided(self._recorder.step, spent)
             return self._segment.without(stopped.reason)
         except UnrecordableError as reason:
             return self._segment.without(reason.reason)
@@ -204,7 +205,7 @@ class Recording:
     def _remember(self, plan: Plan) -> None:
         """Keep the plan if it holds for other inputs."""
         segment, others = self._segment, self._others
-        lasts = self._recorder.escape is None and segment.replayed
+        lasts = self._recorder.escape is None and segment.replayed and not segment.varies
         if not (lasts and segment.errors == error_state() and self._examination.holds()):
             self._remembered.news, self._remembered.lasts = decisions.NOT_KEPT, False
             return

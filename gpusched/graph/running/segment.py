@@ -40,7 +40,7 @@ from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reas
 from gpusched.plan import shortage, tiers
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE
-from gpusched.plan.plan import Plan, Registers, ReplayError
+from gpusched.plan.plan import OtherKindError, Plan, Registers, ReplayError
 from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
@@ -50,6 +50,13 @@ from gpusched.store.statistics import updating
 WAYS = 8
 """Plans for chunks of one kind by which functions go different ways. Each that does not hold may
 have run in vain, and some functions go another way for each chunk."""
+MISSES = 3
+"""Runs in a row in which a call gave results of another kind, such as elements chosen by a mask;
+one other chunk comes to two. From then on what is before it and after it have plans of their own,
+and it is called once for each chunk: sums of half of 80 MB take 91 ms of processor time so, and 188
+without."""
+
+VARIES = GraphBreak.LENGTH("a result whose length depends on a chunk's values")
 
 NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 """Why a task whose arrays could be moved to the device runs on the host."""
@@ -138,6 +145,10 @@ class Segment:
         """How to run with pieces of its inputs, where nothing else is taken of some."""
         self.apart: list[Segment] = []
         """What runs instead: one function of the user's stops when it is recorded."""
+        self.varies = False
+        """Whether values of chunks decide of what kind its results are: plans hold for one."""
+        self._misses = 0
+        """How many times in a row a plan has not held, as such a result was of another kind."""
         self.spent: Reason | None = None
         """Why the user's function is not recorded again, as that takes too long."""
 
@@ -195,25 +206,29 @@ class Segment:
         known = self.content is not None
         return (self.content, tuple([register for register, _ in steps])) if known else None
 
-    def divided(self, recorder: Recorder, reason: Reason) -> list[Segment]:
+    def divided(self, step: int, spent: Reason | None = None, varies: bool = False
+                ) -> list[Segment]:  # fmt: skip
         """Return what runs before a call, the call, and what runs after it, each by itself.
 
         Parameters
         ----------
-        recorder
-            What has stopped in the call.
-        reason
-            Why; the call is not recorded again, for any inputs, if that took too long.
+        step
+            The register of the call's result.
+        spent
+            Why the call is not recorded again, for any inputs, if so.
+        varies
+            Whether values decide of what kind its results are.
 
         Returns
         -------
         list of Segment
             Empty if there is nothing else.
         """
-        place = [result for result, _ in self.steps].index(recorder.step)
+        place = [result for result, _ in self.steps].index(step)
         others = self.steps[:place], self.steps[place + 1 :]
         alone = self._part(self.steps[place : place + 1]) if any(others) else self
-        alone.spent = reason if recorder.is_spent else None
+        alone.spent = VARIES if varies and not alone.own else spent
+        alone.varies = varies
         before, after = ([self._part(steps)] if steps else [] for steps in others)
         return [] if alone is self else [*before, alone, *after]
 
@@ -282,6 +297,8 @@ class Segment:
         if type(found) is Plans:
             if self._replayed(found, key, inputs, registers):
                 return None
+            if self.apart:
+                return self.run_apart(self.apart, registers)
             if len(found.plans) == WAYS:
                 return self.direct(self.without(OTHER_WAYS), registers, key)
             remembered.news = decisions.OTHER_RESULT
@@ -338,8 +355,12 @@ class Segment:
             failed: Exception | None = None
             try:
                 results, seconds = plan.run(flat(given), registers[self.outputs[-1]])
-            except ReplayError:
+            except ReplayError as error:
                 take()  # Errors of numbers that this chunk has not.
+                if isinstance(error, OtherKindError) and type(registers) is not Moved:
+                    self._misses += 1
+                    if self._misses == MISSES:
+                        self.apart = self.divided(error.step, varies=True)
                 continue
             except Exception as error:
                 # NumPy reports what it finds before a function raises, and first.
@@ -351,6 +372,7 @@ class Segment:
             if failed is not None:
                 self.call_after(failed, key, inputs, registers)
                 return True
+            self._misses = 0
             self.finish(plan, results, seconds, registers)
             if plan is not found.plans[0]:
                 self.remembered.held_last(key, found, plan)
@@ -524,7 +546,7 @@ class Segment:
         if not self.own or (state[0] is not NOTHING and state[0].holds()):
             return state
         if state[0] is not NOTHING:
-            self.spent = None
+            self.spent, self.varies = None, False
         found = Examination.of(self.own)
         alike = None if self.content is None else found.identity
         key = None if alike is None else (self.content, alike)
