@@ -133,6 +133,7 @@ def assembled(recorder: Recorder, parts: Sequence[tuple[Box, Node]], like: Node)
         if isinstance(node, Reduce) and not isinstance(node, Scan):
             recorder.register(node)  # The loops over what is reduced are not those over a part.
         gather_apart(recorder, [node])
+        recorder.in_parts.append(node)
         computed = recorder.done.get(id(node))
         if computed is not None and not isinstance(node, Leaf):
             # It is copied by a kernel without operations: a sum would be one of what is copied.

@@ -124,6 +124,8 @@ class Recorder:
         """Kernels that ended the recording, as they are not compiled."""
         self.repeatable = True
         """Whether the plan may run for these very inputs: no step that has run is seen outside."""
+        self.in_parts: list[Node] = []
+        """Nodes that are computed as parts of arrays, and by themselves have no register."""
         self.operations = 0
         self.escape: Reason | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""

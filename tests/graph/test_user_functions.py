@@ -725,6 +725,23 @@ def test_what_coarsen_cannot_record_is_called_between_kernels() -> None:
     assert statistics().launches >= 4 and not statistics().unfused_tasks
 
 
+def assigned(a: Any) -> Any:
+    out = np.zeros_like(a)
+    out[1:] = a[1:] / a[:-1]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [(lambda a: np.gradient(a, axis=0) / 2, 3), (lambda a: a + np.roll(a, 1, 0), 2), (assigned, 2)],
+)
+def test_parts_of_what_a_function_makes_are_computed_once(function: Any, parts: int) -> None:
+    reset_statistics()
+    compare(lambda x: x.map_blocks(function, dtype="f8"))
+    counts = statistics()
+    assert counts.fused_tasks and counts.launches <= parts * counts.fused_tasks
+
+
 def test_several_piecewise_in_one_graph() -> None:
     """Tasks of one form differ in what they choose from."""
 

@@ -89,7 +89,7 @@ def unseen(recorder: Recorder, wanted: list[Node], calls: Container[int]) -> lis
     if not found:
         return []
     computed = [node for node in recorder.nodes() if id(node) in recorder.done]
-    needed = list(postorder([*wanted, *computed]))
+    needed = list(postorder([*wanted, *computed, *recorder.in_parts]))
     used, calls_of = {id(n) for n in needed} | recorder.views.again, set(map(_call, needed))
     roots: list[Node] = []
     for node in reversed(found):  # A node is recorded before those that use it.

@@ -50,13 +50,11 @@ from gpusched.store.statistics import updating
 WAYS = 8
 """Plans for chunks of one kind by which functions go different ways. Each that does not hold may
 have run in vain, and some functions go another way for each chunk."""
-MISSES = 3
-"""Runs in a row in which a call gave results of another kind, such as elements chosen by a mask;
-one other chunk comes to two. From then on what is before it and after it have plans of their own,
-and it is called once for each chunk: sums of half of 80 MB take 91 ms of processor time so, and 188
-without."""
-
-VARIES = GraphBreak.LENGTH("a result whose length depends on a chunk's values")
+KINDS = 3
+"""Plans by which calls give results of different kinds, such as other lengths. Where none of them
+holds, what is before the call and after it have plans of their own from then on, and the call is
+made once for each chunk: sums of half of 80 MB, chosen by a mask, take 91 ms of processor time so,
+and 188 where each chunk runs by a plan in vain."""
 
 NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 """Why a task whose arrays could be moved to the device runs on the host."""
@@ -147,8 +145,6 @@ class Segment:
         """What runs instead: one function of the user's stops when it is recorded."""
         self.varies = False
         """Whether values of chunks decide of what kind its results are: plans hold for one."""
-        self._misses = 0
-        """How many times in a row a plan has not held, as such a result was of another kind."""
         self.spent: Reason | None = None
         """Why the user's function is not recorded again, as that takes too long."""
 
@@ -227,8 +223,7 @@ class Segment:
         place = [result for result, _ in self.steps].index(step)
         others = self.steps[:place], self.steps[place + 1 :]
         alone = self._part(self.steps[place : place + 1]) if any(others) else self
-        alone.spent = VARIES if varies and not alone.own else spent
-        alone.varies = varies
+        alone.spent, alone.varies = spent, varies
         before, after = ([self._part(steps)] if steps else [] for steps in others)
         return [] if alone is self else [*before, alone, *after]
 
@@ -302,7 +297,7 @@ class Segment:
             if len(found.plans) == WAYS:
                 return self.direct(self.without(OTHER_WAYS), registers, key)
             remembered.news = decisions.OTHER_RESULT
-            if found.plans[0].branches:
+            if moved is None or found.plans[0].branches:
                 others = found
             else:
                 remembered.forget(key)
@@ -357,10 +352,9 @@ class Segment:
                 results, seconds = plan.run(flat(given), registers[self.outputs[-1]])
             except ReplayError as error:
                 take()  # Errors of numbers that this chunk has not.
-                if isinstance(error, OtherKindError) and type(registers) is not Moved:
-                    self._misses += 1
-                    if self._misses == MISSES:
-                        self.apart = self.divided(error.step, varies=True)
+                varies = isinstance(error, OtherKindError) and type(registers) is not Moved
+                if varies and plan is found.plans[-1] and len(found.plans) >= KINDS:
+                    self.apart = self.divided(error.step, varies=True)
                 continue
             except Exception as error:
                 # NumPy reports what it finds before a function raises, and first.
@@ -372,7 +366,6 @@ class Segment:
             if failed is not None:
                 self.call_after(failed, key, inputs, registers)
                 return True
-            self._misses = 0
             self.finish(plan, results, seconds, registers)
             if plan is not found.plans[0]:
                 self.remembered.held_last(key, found, plan)
