@@ -352,8 +352,8 @@ class Segment:
                 results, seconds = plan.run(flat(given), registers[self.outputs[-1]])
             except ReplayError as error:
                 take()  # Errors of numbers that this chunk has not.
-                varies = isinstance(error, OtherKindError) and type(registers) is not Moved
-                if varies and plan is found.plans[-1] and len(found.plans) >= KINDS:
+                last = plan is found.plans[-1] and type(registers) is not Moved
+                if isinstance(error, OtherKindError) and last and len(found.plans) >= KINDS:
                     self.apart = self.divided(error.step, varies=True)
                 continue
             except Exception as error:
