@@ -56,7 +56,7 @@ def test_lanes_are_named_for_people() -> None:
     made = profile(("0", [*events, transfer]))
     assert made.timeline.processes[0].name == "worker 0"
     assert {lane.name for lane in made.timeline.lanes} == {
-        "thread 1", "thread 2", "main thread", "gpusched-x", "packing", "received"
+        "thread 1", "thread 2", "main thread", "gpusched-x", "offload thread", "received"
     }  # fmt: skip
     assert made.timeline.lanes[-1].name == "received"
     assert made.timeline.spans[-1].detail == "2 chunks from tcp://x"
