@@ -137,7 +137,8 @@ def slow_part(function: Any) -> str | None:
 def name_of(function: Any) -> str:
     """Return a function's name, for people; that of what a wrapper such as a partial calls.
 
-    Of functions that are called one after the other it is the first one's, which sees the chunk.
+    Of functions that are called one after the other it is the first one's that does more than move
+    chunks.
 
     Examples
     --------
@@ -153,7 +154,8 @@ def name_of(function: Any) -> str:
     if type(function) is methodcaller:
         return str(function.method)
     if isinstance(function, COMPOSED):
-        return name_of(function.first)
+        called = (function.first, *function.funcs)
+        return name_of(next((f for f in called if not has(bare(f), "moves")), function.first))
     function = getattr(function, "func", function)
     return shown_name(function) or str(getattr(function, "__name__", type(function).__name__))
 
