@@ -6,6 +6,7 @@ import difflib
 import errno
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -61,6 +62,15 @@ class LazyGroup(click.Group):
                 raise
             print(f"Error: {told}", file=sys.stderr)
             sys.exit(1)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand; Ctrl-C ends each in one way, also while it is imported."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            name = " ".join(filter(None, (ctx.info_name, ctx.invoked_subcommand)))
+            print(f"{name}: interrupted", file=sys.stderr)
+            ctx.exit(128 + signal.SIGINT)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the subcommands, in the order of the table."""

@@ -71,9 +71,6 @@ def launch(
         raise Failed(f"the workers did not answer in time: {error}") from None
     except _Stopped:
         return code
-    except KeyboardInterrupt:
-        print("gpusched run: interrupted", file=sys.stderr)
-        return script.INTERRUPTED
     return code
 
 

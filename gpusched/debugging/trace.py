@@ -47,7 +47,7 @@ class Trace:
         return self.text()
 
     def __repr__(self) -> str:
-        return f"<trace of {self.array}[{', '.join(map(str, self.index))}]: {self.value!r}>"
+        return self.text()
 
 
 def trace_element(x: Any, index: Any, *, depth: int = 8) -> Trace:

@@ -13,7 +13,7 @@ import dask
 
 from gpusched.graph import early
 from gpusched.newest import Newest
-from gpusched.record.callers import Site, outside
+from gpusched.record.callers import Site, of_program
 
 LIMIT = 50_000
 """Arrays remembered; the oldest goes first."""
@@ -27,7 +27,7 @@ def note(array: Any) -> None:
     """Note where an array is made; one of dask's ``array_plugins``."""
     if not early.is_prepared:
         early.prepare()
-    site = outside(1)
+    site = of_program(1)
     if site is None:
         return
     _sites[array.name] = site

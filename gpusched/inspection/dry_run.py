@@ -362,7 +362,7 @@ class Rehearser:
             )
         results = [v for v in arrays_in(value) if not any(np.may_share_memory(v, g) for g in given)]
         if results or reason is not None:
-            written = sum(v.size * v.itemsize for v in results)
+            written = sum(map(extent, results))
             read = written if _reads_its_result(function, given) else sum(map(extent, given))
             source = is_getter(function) and not given
             self._variant.calls.append(CallUse(name, layer, read, written, reason is None, source))

@@ -11,7 +11,7 @@ from gpusched.adapters.tasks import DataNode
 from gpusched.inspection.explanation import Explanation, explain_graph
 from gpusched.inspection.gather import wanted_of
 from gpusched.inspection.places import Place, place_of_site
-from gpusched.record.callers import outside
+from gpusched.record.callers import of_program
 
 
 class Pretence:
@@ -39,7 +39,7 @@ class Pretence:
 
         Chunks of unknown shape are None: what the program does with them may fail.
         """
-        place = place_of_site(outside(0))
+        place = place_of_site(of_program(0))
         if not isinstance(graph, HighLevelGraph):
             graph = HighLevelGraph.from_collections("graph", graph, dependencies=())
         names = list(flatten([keys]))

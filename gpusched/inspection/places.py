@@ -12,7 +12,7 @@ from typing import Any
 from gpusched.backends.complaints import source_line
 from gpusched.graph.callsites import is_last, site_of
 from gpusched.record.bytecode import instructions
-from gpusched.record.callers import Site
+from gpusched.record.callers import INSTALLED, Site
 from gpusched.rendering.text import printable
 
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
@@ -36,6 +36,8 @@ class Place:
 def short(file: str) -> str:
     """Return a file's name as it is shown: relative to the folder one is in, where it is below.
 
+    One of an installed package is shown with the package's name.
+
     What was written in a cell is shown as IPython shows it: ``In[3]``. Sources of kernels and pages
     have it, so that what cannot be printed is escaped.
 
@@ -44,6 +46,8 @@ def short(file: str) -> str:
     >>> from gpusched.inspection.places import short
     >>> short("/somewhere/else/model.py")
     'model.py'
+    >>> short("/usr/lib/python3/dist-packages/flox/dask.py")
+    'flox/dask.py'
     """
     return printable(_short(file))
 
@@ -53,6 +57,8 @@ def _short(file: str) -> str:
         return cell
     if file.startswith("<") or not os.path.isabs(file):
         return file
+    if installed := INSTALLED.match(file):
+        return file[installed.end() :]
     try:
         relative = os.path.relpath(file)
     except FileNotFoundError:

@@ -108,7 +108,7 @@ class TracingRecorder(Recorder):
         ]
         if made:
             name = name_of(function)
-            lengths = sum(map(extent, read)), sum(a.nbytes for a in made)
+            lengths = sum(map(extent, read)), sum(map(extent, made))
             step = self.steps[-1] if len(self.steps) > before else None
             self.calls.append((name, self.step, step, *lengths))
         return found

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from gpusched.inspection.units import bytes_, flow, seconds
 from gpusched.profiling.kernel_table import KernelRow
-from gpusched.profiling.text import TOLD, cluster, idle, summary
+from gpusched.profiling.text import NOT_COMPILED, TOLD, cluster, idle, not_compiled, summary
 from gpusched.profiling.timeline import KINDS, Process, Span, Timeline
 from gpusched.rendering import html
 from gpusched.rendering.html import Number
@@ -68,6 +68,7 @@ def page(found: Profile) -> str:
         _VIEW,
         _spent(found),
         _kernels(found),
+        _unfused(found),
         _outside(found),
         _contention(found),
         *(html.paragraph(line, "soft") for line in cluster(found)),
@@ -183,6 +184,15 @@ def _kernel(row: KernelRow) -> Iterator[str]:
     yield Markup("<br>").join(
         html.joined(f"{place} ", html.code(place.text)) for place in row.places
     )
+
+
+def _unfused(found: Profile) -> Markup:
+    body = [
+        (html.code(name), Number(f"{tasks:,}"), Number(seconds(spent)))
+        for name, tasks, spent in not_compiled(found)[:_TASKS]
+    ]
+    head = ("kernel", *map(Number, ("tasks without it", "in all")))
+    return _section(NOT_COMPILED, head, body)
 
 
 def _outside(found: Profile) -> Markup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from gpusched.quantities import count
 if TYPE_CHECKING:
     from gpusched.profiling.report import Profile
 
+NOT_COMPILED = "Kernels that were not compiled"
+"""The title of their table."""
 _KERNELS = 10
 _LINES = 4
 _TASKS = 5
@@ -37,8 +39,8 @@ TOLD = {
 
 def text(found: Profile) -> str:
     """Return a profile as text."""
-    lines = [summary(found), "", *_spent(found)]
-    parts = (_kernels, _unfused, _outside, _contention, cluster)
+    lines = [summary(found)]
+    parts = (_spent, _kernels, _unfused, _outside, _contention, cluster)
     for rows in (part(found) for part in parts):
         told = list(rows)
         lines += ["", *told] if told else []
@@ -59,6 +61,8 @@ def summary(found: Profile) -> str:
 
 
 def _spent(found: Profile) -> Iterator[str]:
+    if not found.spent:
+        return
     yield "Where the time went"
     order = sorted(found.spent.items(), key=lambda item: -item[1])
     for kind, spent in order:
@@ -90,24 +94,29 @@ def _kernels(found: Profile) -> Iterator[str]:
         if len(row.places) > _LINES:
             yield f"    and {count(len(row.places) - _LINES, 'other line')}"
     if len(found.kernels) > _KERNELS:
-        yield f"  and {len(found.kernels) - _KERNELS} others"
+        yield f"  and {count(len(found.kernels) - _KERNELS, 'other')}"
 
 
 def _unfused(found: Profile) -> Iterator[str]:
-    spent: Counter[str] = Counter()
-    times: Counter[str] = Counter()
+    kernels = not_compiled(found)
+    if not kernels:
+        return
+    yield f"{NOT_COMPILED}, by the time of the tasks that ran without them"
+    for name, tasks, spent in kernels[:_TASKS]:
+        yield f"  {name}"
+        yield f"    {count(tasks, 'task')}, {seconds(spent)} in all"
+    if len(kernels) > _TASKS:
+        yield f"  and {count(len(kernels) - _TASKS, 'other')}"
+
+
+def not_compiled(found: Profile) -> list[tuple[str, int, float]]:
+    """Return the kernels that tasks ran without: the name, tasks and their seconds, most first."""
+    spans: defaultdict[str, list[float]] = defaultdict(list)
     for span in found.timeline.spans:
         if span.kind == "unfused":
-            spent[span.name] += round(1e9 * span.seconds)
-            times[span.name] += 1
-    if not spent:
-        return
-    yield "Kernels that were not compiled, by the time of the tasks that ran without them"
-    for name, nanoseconds in spent.most_common(_TASKS):
-        yield f"  {name}"
-        yield f"    {count(times[name], 'task')}, {seconds(1e-9 * nanoseconds)} in all"
-    if len(spent) > _TASKS:
-        yield f"  and {len(spent) - _TASKS} others"
+            spans[span.name].append(span.seconds)
+    kernels = [(name, len(spent), sum(spent)) for name, spent in spans.items()]
+    return sorted(kernels, key=lambda kernel: -kernel[2])
 
 
 def _outside(found: Profile) -> Iterator[str]:
@@ -119,7 +128,8 @@ def _outside(found: Profile) -> Iterator[str]:
         yield f"  {name[:41]:<42} {seconds(spent):>8}"
     if len(tasks) > _TASKS:
         rest = sum(spent for _, spent in tasks[_TASKS:])
-        yield f"  {f'and {len(tasks) - _TASKS} others':<42} {seconds(rest):>8}"
+        others = f"and {count(len(tasks) - _TASKS, 'other')}"
+        yield f"  {others:<42} {seconds(rest):>8}"
 
 
 def achieved(row: KernelRow) -> str:

@@ -119,6 +119,8 @@ def _process_name(names: list[str]) -> str:
 _NUMBER = re.compile(r"(\d+)$")
 _POOLS = ("ThreadPoolExecutor", "Dask-")
 """How the names of threads that run tasks go; a worker's own name may stand before."""
+_OFFLOAD = "Dask-Offload"
+"""How distributed names the thread that spares its event loop what takes long, such as packing."""
 _TITLES = {
     "MainThread": "main thread",
     "IO loop": "event loop",
@@ -135,7 +137,9 @@ def _row(event: Event) -> tuple[Any, ...]:
         return 2, _TITLES[name], 0, 0
     found = _NUMBER.search(name)
     number = int(found[1]) if found else 0
-    is_pool = any(word in name for word in _POOLS)
+    is_pool = any(word in name for word in _POOLS) and _OFFLOAD not in name
+    if _OFFLOAD in name:
+        name = "offload thread"
     title = _TITLES.get(name) or (f"thread {number}" if is_pool else name)
     on_device = event.kind == "kernel" and event.about[0] != "cpu"
     return (1 if is_pool else 0), f"{title}, GPU" if on_device else title, number, event.thread

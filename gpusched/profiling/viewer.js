@@ -29,7 +29,7 @@ const toX = (at) => GUTTER + ((at - from) / (to - from)) * (width() - GUTTER);
 const toTime = (x) => from + ((x - GUTTER) / (width() - GUTTER)) * (to - from);
 
 function time(us) {
-  for (const [unit, scale] of [["s", 1e6], ["ms", 1e3], ["\u00b5s", 1]]) {
+  for (const [unit, scale] of [["s", 1e6], ["ms", 1e3], ["us", 1]]) {
     if (us >= scale || scale === 1) return Number((us / scale).toPrecision(3)) + " " + unit;
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import CodeType, FrameType
 
@@ -13,6 +14,9 @@ LIBRARIES = frozenset(
 
 ENDS = "__gpusched_calls_programs__"
 """Set in modules that call a program's functions: who calls these has not written them."""
+
+INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
+"""How the files of installed packages are named, up to the folder that they are installed in."""
 
 Site = tuple[CodeType, int]
 """A code object, and the offset of an instruction in it."""
@@ -28,6 +32,26 @@ def outside(depth: int) -> Site | None:
     """
     frame = frame_outside(depth + 1)
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def of_program(depth: int) -> Site | None:
+    """Return where the nearest frame is whose code is not an installed package's.
+
+    That is the user's line also where another package makes arrays for it, such as flox for xarray.
+    Of a program that is an installed package, as `outside`.
+
+    Parameters
+    ----------
+    depth
+        As of `outside`.
+    """
+    nearest = frame = frame_outside(depth + 1)
+    while frame is not None and ENDS not in frame.f_globals:
+        library = frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES
+        if not library and INSTALLED.match(frame.f_code.co_filename) is None:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None if nearest is None else (nearest.f_code, nearest.f_lasti)
 
 
 def frame_outside(depth: int) -> FrameType | None:

@@ -28,7 +28,7 @@ CHOICES = 16
 """The most arrays that `numpy.choose` takes elements of in a kernel, which reads all of them."""
 
 
-@own("portable")
+@own("portable", shown="take")
 def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
     """Return positions along an axis as kernels take them: none of them counts from the end.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ import pytest
 from tests.tiers import exhaustive
 from tests.waiting import PATIENCE, wait_gone
 
-from .conftest import Runner
+from .conftest import Runner, call
 
 # Says "running" from inside a task, so that a test can wait for that without sleeping.
 LONG = """
@@ -51,6 +52,17 @@ def test_exit_code_is_the_scripts(
     assert done.returncode == code
     assert done.stderr.startswith(err)
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_a_command_is_imported_ends_it_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    done = call("info")
+    assert (done.exit_code, done.stderr) == (130, "gpusched: interrupted\n")
 
 
 def test_leaving_without_notice_leaves_no_worker(gpusched_run: Runner) -> None:

@@ -234,6 +234,11 @@ def test_broadcast_chunks_are_as_small_as_they_are() -> None:
     assert np.prod((20, 20)) * 8 == stage.bytes_written
 
 
+def test_broadcast_chunks_that_are_made_are_as_small() -> None:
+    (stage,) = explain((da.ones((40, 40), chunks=20) + 1) * 2).stages
+    assert stage.bytes_written == 8 + 20 * 20 * 8
+
+
 def test_links_say_why_a_result_is_written() -> None:
     x = numbers((60, 40), 20)
     shared = (x * 2 + 1) ** 2

@@ -428,7 +428,7 @@ def test_products_and_transforms_are_cudas_libraries(
                                atol=2e-6 if dtype == "f4" else 1e-13)  # fmt: skip
     reasons = {str(reason) for _, reason in counts.host_reasons}
     names = {name for name, reason in counts.host_reasons if reason not in (SMALL, LEAVES)}
-    names.discard("Compose")  # Of the sum of products.
+    names.discard("sum")  # Of the sum of products.
     assert bool(names) == (dtype == "i4"), reasons
     assert dtype == "i4" or counts.device_tasks >= 2
 

@@ -189,11 +189,22 @@ def test_tasks_outside_kernels_are_named() -> None:
     assert "<h2>Tasks, outside kernels</h2>" in found.html()
 
 
+def test_profile_of_nothing_has_no_headings() -> None:
+    assert "\n" not in profile(("client", [])).text()
+
+
+def test_one_kernel_more_than_shown_is_one_other() -> None:
+    spans = [event("unfused", f"kernel_{k}", k, k + 1, task=("x", k)) for k in range(6)]
+    assert "  and 1 other\n" in profile(("0", spans), seconds=6.0).text() + "\n"
+
+
 def test_text_names_the_kernels_that_were_missing() -> None:
     worker = [event("unfused", "first_1f", 0, 1, task=("x", 0)),
               event("unfused", "second_2f", 1, 3, task=("x", 1)),
               event("unfused", "first_1f", 3, 6, task=("x", 2))]  # fmt: skip
-    lines = profile(("0", worker), seconds=6.0).text().splitlines()
+    found = profile(("0", worker), seconds=6.0)
+    assert "<code>second_2f</code>" in found.html()
+    lines = found.text().splitlines()
     start = lines.index(
         "Kernels that were not compiled, by the time of the tasks that ran without them"
     )

@@ -49,13 +49,14 @@ def test_what_is_outside_of_the_profile_is_left_out() -> None:
 
 
 def test_lanes_are_named_for_people() -> None:
-    names = ["ThreadPoolExecutor-0_1", "0-Dask-Default-Threads-77-2", "MainThread", "gpusched-x"]
+    names = ["ThreadPoolExecutor-0_1", "0-Dask-Default-Threads-77-2", "MainThread", "gpusched-x",
+             "Dask-Offload_0"]  # fmt: skip
     events = [event("task", "", k, k + 0.5, thread=name) for k, name in enumerate(names)]
     transfer = event("transfer", "receive", 1, 2, thread="receive", about=("tcp://x", 2))
     made = profile(("0", [*events, transfer]))
     assert made.timeline.processes[0].name == "worker 0"
     assert {lane.name for lane in made.timeline.lanes} == {
-        "thread 1", "thread 2", "main thread", "gpusched-x", "received"
+        "thread 1", "thread 2", "main thread", "gpusched-x", "offload thread", "received"
     }  # fmt: skip
     assert made.timeline.lanes[-1].name == "received"
     assert made.timeline.spans[-1].detail == "2 chunks from tcp://x"

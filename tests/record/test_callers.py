@@ -13,15 +13,17 @@ PACKAGE = Path(gpusched.__file__).parent
 CORE = ("graph", "record", "plan", "emit", "backends", "store", "inspection", "debugging")
 
 
-def module(name: str, **names: Any) -> Any:
-    """Return a function of a module that calls what it is given."""
+def module(name: str, folder: str = "", **names: Any) -> Any:
+    """Return a function of a module, in a folder, that calls what it is given."""
     scope: dict[str, Any] = {"__name__": name, **names}
-    exec("def call(function, *args): return function(*args)", scope)
+    source = "def call(function, *args): return function(*args)"
+    exec(compile(source, f"{folder}{name}.py", "exec"), scope)
     return scope["call"]
 
 
 LIBRARY = module("dask.array.core")
 PROGRAM = module("gpusched.graph.running.traced", **{callers.ENDS: True})
+PACKAGED = module("flox", "/usr/lib/python3/dist-packages/")
 
 
 def test_frames_of_libraries_are_passed_over() -> None:
@@ -36,6 +38,15 @@ def test_who_calls_a_program_has_not_written_its_functions() -> None:
 
     code, _ = PROGRAM(function)
     assert code is function.__code__
+
+
+def test_frames_of_installed_packages_are_passed_over_for_the_programs_line() -> None:
+    assert PACKAGED(callers.outside, 0)[0] is PACKAGED.__code__
+    assert PACKAGED(LIBRARY, callers.of_program, 0)[0] is sys._getframe().f_code
+
+
+def test_a_program_that_is_an_installed_package_has_its_lines() -> None:
+    assert PROGRAM(PACKAGED, callers.of_program, 0)[0] is PACKAGED.__code__
 
 
 def test_nobody_else_climbs_the_stack() -> None:

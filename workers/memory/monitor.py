@@ -138,7 +138,8 @@ class MemoryMonitor:
             f"worker {self._worker.name} on {self._worker.address} {becomes} "
             f"{data.files.directory} ({data.disk_error}; {_free(str(data.files.directory))}) and "
             f"holds {format_bytes(data.held_on_host())} of results in memory. Free some space "
-            f"there, or choose another disk by --local-directory"
+            f"there, or choose another disk by --local-directory of gpusched worker, or "
+            f"dask's setting temporary-directory"
         )
         logger.error(message)
         self._worker.log_event(["gpusched-disk", "warn"], {"message": pickle.dumps(message)})

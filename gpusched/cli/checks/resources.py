@@ -127,7 +127,10 @@ def spill_folder() -> Finding:
     configured = dask.config.get("temporary-directory", None)
     # As distributed has it: where TMPDIR is no folder that can be written, it is another one.
     folder = Path(configured or tempfile.gettempdir())
-    change = "choose another disk by --local-directory or dask's setting temporary-directory"
+    change = (
+        "choose another disk by --local-directory of gpusched worker, or dask's setting "
+        "temporary-directory"
+    )
     # Workers make it, and what lies above it, if it is missing.
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):

@@ -20,7 +20,9 @@ from gpusched.dashboard.components.figures import INK, replace
 from gpusched.dashboard.observer import observer_of
 
 _ASK = "Click a kernel to see its source."
-_NONE = "No kernels have run yet. They do where fusion is on: gpusched.enable()."
+_NONE = """No kernels have run yet.
+Where fusion is on, by gpusched.enable(), tasks run as
+in plain dask until theirs are compiled: see Compiling."""
 
 
 class KernelTable(Component):

@@ -137,16 +137,25 @@ def slow_part(function: Any) -> str | None:
 def name_of(function: Any) -> str:
     """Return a function's name, for people; that of what a wrapper such as a partial calls.
 
+    Of functions that are called one after the other it is the first one's that does more than move
+    chunks.
+
     Examples
     --------
     >>> from functools import partial
     >>> from gpusched.graph.functions.partials import name_of
     >>> name_of(partial(partial(max, 1), 2))
     'max'
+    >>> import toolz
+    >>> name_of(toolz.compose(min, partial(sorted, reverse=True)))
+    'sorted'
     """
     function = bare(function)
     if type(function) is methodcaller:
         return str(function.method)
+    if isinstance(function, COMPOSED):
+        called = (function.first, *function.funcs)
+        return name_of(next((f for f in called if not has(bare(f), "moves")), function.first))
     function = getattr(function, "func", function)
     return shown_name(function) or str(getattr(function, "__name__", type(function).__name__))
 
