@@ -145,6 +145,8 @@ def _joined_at_once(a: LazyChunk, axes: tuple[int, ...], keep: bool, dtype: Any,
             index[axis] = slice(k, k + 1) if keep or compound else k
         parts.append(viewed(a, itemgetter(tuple(index))).astype(wanted))
     found = reduce(getattr(np, combine), parts)
+    if combine == "add" and found.dtype.kind == "f":
+        found = found + 0  # NumPy's sums start from it: of negative zeros they are positive.
     return _without_axes(found, axes, keep) if compound and not keep else found
 
 
