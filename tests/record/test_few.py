@@ -85,18 +85,6 @@ def test_any_few_values_are_joined_as_numpy_does(seed: int) -> None:
                 np.testing.assert_allclose(ours, numpys, rtol=rtol, atol=0 if exact else 1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
-@pytest.mark.usefixtures("always")
-def test_of_negative_zeros_numpys_sums_are_positive(dtype: str) -> None:
-    x = -np.zeros((4, 3), dtype)
-    sums = [getattr(np, name) for name in JOINS]
-    for function in (*sums, np.add.reduce, np.multiply.reduce, np.maximum.reduce):
-        for axis in (0, 1):
-            found = record(lambda x, f=function, k=axis: f(x, axis=k), x, backend="python")
-            expected = function(x, axis=axis) * 1.0
-            np.testing.assert_array_equal(np.signbit(found.result * 1.0), np.signbit(expected))
-
-
 def test_blocks_and_bands_are_one_kernel() -> None:
     x = np.random.default_rng(0).normal(size=(64, 96))
     for function in (
