@@ -29,8 +29,8 @@ np.hypot(x, x) | abs(x) | x % 3 | x // 3 | np.fmod(x, 3) | np.sign(x) | x ** 3 |
 np.trunc(x) | np.rint(x) | np.expm1(x) | np.log1p(x) | np.sin(x) | np.arctan2(x, x) | np.sqrt(x)
 x * x.sum() | np.float_power(x, 3) | np.conj(x) | np.square(x) | np.reciprocal(x) | x.astype('f4')
 x + 0 | x - 0 | 0 - x | x + 0.0 | x + -0.0 | x * 1 | x / 1 | -x | +x | x - x | np.copysign(0, x)
-np.ldexp(x, 2) | np.heaviside(x, x) | np.deg2rad(x) | np.sinh(x) | np.tanh(x) | np.arcsin(x) | x * -1
-np.modf(x)[0] | np.frexp(x)[0] | np.positive(x) | np.fabs(x) | 0 * x | np.nextafter(x, 0)
+np.ldexp(x, 2) | np.heaviside(x, x) | np.deg2rad(x) | np.sinh(x) | np.tanh(x) | np.arcsin(x)
+x * -1 | np.modf(x)[0] | np.frexp(x)[0] | np.positive(x) | np.fabs(x) | 0 * x | np.nextafter(x, 0)
 """.replace("\n", "|").split("|")
 
 
