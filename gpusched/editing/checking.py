@@ -20,7 +20,7 @@ from gpusched.emit import editions, generate, hostloops
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import JOINED, MOMENTS, Access, Kernel, Output, unchecked
 from gpusched.emit.operations import named
-from gpusched.emit.parsing import register
+from gpusched.emit.parsing import parse, register
 
 SHORT = 17
 """Iterations of the innermost loop in plain Python."""
@@ -156,7 +156,7 @@ def _check_functions(version: Kernel, filename: str) -> None:
 def _is_ours(name: str, node: ast.FunctionDef) -> bool:
     """Return whether a function is one of those that generated sources have, unchanged."""
     return generate.is_helper(name) and ast.dump(node) == ast.dump(
-        ast.parse(generate.helper(name)).body[0]
+        parse(generate.helper(name)).body[0]
     )
 
 

@@ -25,7 +25,7 @@ from gpusched.emit.kernel import (
     Test,
 )
 from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, has, named
-from gpusched.emit.parsing import parse
+from gpusched.emit.parsing import parse, source_of
 
 
 def input_names(kernel: Kernel) -> list[str]:
@@ -75,7 +75,7 @@ def arguments(kernel: Kernel) -> list[str]:
 @cache
 def helper(name: str) -> str:
     """Return the source of a function in `scalars`, without types."""
-    function = parse(inspect.getsource(getattr(scalars, name)))
+    function = parse(source_of(getattr(scalars, name)))
     for node in ast.walk(function):
         if isinstance(node, ast.FunctionDef):
             node.returns = None

@@ -8,7 +8,9 @@ if that thread makes a tree, too, one of them gets a SystemError.
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
+from typing import Any
 
 from gpusched import forks
 
@@ -47,6 +49,15 @@ def parse_expression(text: str) -> ast.expr:
     """
     with _turn:
         return ast.parse(text, mode="eval").body
+
+
+def source_of(value: Any) -> str:
+    """Return the source of a function or a class, as `inspect.getsource` does.
+
+    It looks for classes in a tree of their module.
+    """
+    with _turn:
+        return inspect.getsource(value)
 
 
 def register(filename: str, text: str) -> str:

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from gpusched.emit.parsing import parse_expression
 from gpusched.kernels.errors import KernelError
 
 MOST = 4096
@@ -153,7 +154,7 @@ class _Put(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id not in self._numbers or not isinstance(node.ctx, ast.Load):
             return node
-        literal = ast.parse(repr(self._numbers[node.id]), mode="eval").body
+        literal = parse_expression(repr(self._numbers[node.id]))
         return ast.fix_missing_locations(ast.copy_location(literal, node))
 
 

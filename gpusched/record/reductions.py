@@ -87,7 +87,7 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     given = node_operand(recorder, a)
     wanted = joined_dtype(combine, given.dtype, dtype)
     node = recorder.cast(given, wanted)
-    if not node.shape and type(axis) is int and axis in (0, -1):
+    if not node.shape and (type(axis) is int or isinstance(axis, np.integer)) and axis in (0, -1):
         axis = None  # as NumPy has it
     keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from gpusched.emit.parsing import parse, parse_expression
+from gpusched.emit.parsing import parse, parse_expression, source_of
 
 
 @pytest.fixture
@@ -40,6 +40,13 @@ def test_threads_may_parse_at_once(collecting: None) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(work, range(40))) == [1] * 40
+
+
+def test_threads_may_ask_for_the_source_of_classes_at_once(collecting: None) -> None:
+    """Python looks for them in a tree: with `inspect.getsource` some raise SystemError."""
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(source_of, [Future] * 12))
+    assert all(each.startswith("class Future") for each in found)
 
 
 def test_an_error_has_its_place_and_ends_the_turn() -> None:

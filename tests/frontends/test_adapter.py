@@ -218,6 +218,18 @@ def test_a_fused_function_is_given_its_only_block_along_axes_that_it_reduces() -
     np.testing.assert_array_equal(found, np.full(30, 3.0))
 
 
+@pytest.mark.parametrize(("shape", "index"), [((4, 3), "i"), ((), "i"), ((6,), "")])
+def test_an_index_of_other_axes_is_refused_as_without_gpusched(shape: Any, index: str) -> None:
+    import dask_array
+
+    x = dask_array.from_array(np.ones(6), chunks=3)
+    other = dask_array.from_array(np.ones(shape), chunks=-1)
+    wrong = dask_array.blockwise(np.add, "i", x, "i", other, index, dtype=float, align_arrays=False)
+    for switched in (gpusched.disable(), gpusched.enable()):
+        with switched, pytest.raises(ValueError, match=f"Index string .*{index}"):
+            wrong.compute(scheduler="sync")
+
+
 def test_the_hook_goes_with_what_is_sent_to_a_scheduler() -> None:
     import dask_array
 

@@ -45,6 +45,8 @@ def test_what_numpy_refuses_is_refused(function: Any) -> None:
     "function",
     [
         lambda a: a - a.max().sum(0),
+        lambda a: a - a.max().min(axis=np.int64(0)),
+        lambda a: a - np.sum(a.max(), axis=np.int8(-1)),
         lambda a: a - np.any(a.max(), axis=-1, keepdims=True),
         lambda a: a - np.cumsum(a.max(), axis=-1),
         lambda a: a - np.argmax(a.max(), axis=0),

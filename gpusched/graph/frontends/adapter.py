@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +25,7 @@ from dask.delayed import unpack_collections as unpack_collections
 from dask.layers import ArrayBlockwiseDep as ArrayBlockwiseDep
 
 from gpusched.dataclass import dataclass
+from gpusched.emit.parsing import source_of
 
 ExprSequence = _ExprSequence
 HLGSequence = _HLGExprSequence
@@ -262,6 +262,6 @@ def window_reductions() -> tuple[Callable[..., Any], tuple[type, ...]]:
     found = tuple([getattr(module, name) for name in WINDOWED])
     parts = (plain, module.Reduction.sliding_window_reduce_block,
              module.Reduction.sliding_window_finalize, skips, *found)  # fmt: skip
-    text = "".join(map(inspect.getsource, parts))
+    text = "".join(map(source_of, parts))
     same = hashlib.sha256(text.encode()).hexdigest()[:16] == WINDOWS
     return plain, found if same else ()

@@ -13,7 +13,6 @@ import dis
 import functools
 import hashlib
 import importlib
-import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
@@ -24,6 +23,7 @@ import numpy as np
 from dask.utils import Dispatch
 
 from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
+from gpusched.emit.parsing import parse, source_of
 from gpusched.graph.frontends.adapter import INSIDE, REWRITTEN, TOGETHER
 from gpusched.graph.functions.partials import COMPOSED, CURRIED
 from gpusched.record.bytecode import codes, instructions, looked_up
@@ -109,7 +109,7 @@ def _module(name: str) -> Any:
 def digest_of(first: Any, second: Any) -> str:
     """Return what is the same only while the texts of two functions are."""
     try:
-        text = inspect.getsource(first) + inspect.getsource(second)
+        text = source_of(first) + source_of(second)
     except (OSError, TypeError):
         return ""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -285,7 +285,7 @@ def _same_source(first: FunctionType, second: FunctionType) -> bool:
     trees = []
     for function in (first, second):
         try:
-            tree: Any = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+            tree: Any = parse(textwrap.dedent(source_of(function))).body[0]
         except (OSError, SyntaxError):
             return False
         if not isinstance(tree, ast.FunctionDef):

@@ -129,7 +129,7 @@ class _Layers:
         self._dependencies[name] = needed
 
     def _blockwise(self, name: str, node: Any, end: FrontEnd) -> Layer | None:
-        """Return a layer that dask can fuse; None if collections are among what it is given."""
+        """Return a layer that dask can fuse; None if it is given collections, or other axes."""
         operands: list[Any] = []
         numblocks: dict[str, tuple[int, ...]] = {}
         for value, indices in zip(node.args[::2], node.args[1::2], strict=True):
@@ -138,6 +138,8 @@ class _Layers:
                 if collections:
                     return None
                 value = self._exchange.value(value)
+            elif getattr(value, "ndim", len(indices)) != len(indices):
+                return None  # The expression's own layer says so best.
             elif end.is_number(value):
                 value, indices = value.array[()], None
             elif not isinstance(value, ArrayBlockwiseDep):
