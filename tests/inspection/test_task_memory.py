@@ -268,9 +268,19 @@ def life(x: Any) -> Any:
     return sum(np.roll(x, move, (0, 1)) for move in moves)
 
 
-def test_eight_rolls_are_added_up_one_by_one() -> None:
+def test_eight_rolls_are_read_where_they_are() -> None:
     with kernels_that_do_nothing():
         (found,) = large(allocated(wide().map_blocks(life, dtype="f8")))
+    assert found.fused == pytest.approx(2 * MIB, rel=0.01)
+    assert found.predicted.peak == 2 * MIB
+
+
+def test_eight_copies_are_added_up_one_by_one() -> None:
+    def copies(x: Any) -> Any:
+        return sum(np.tile(x, (1, 1)) for _ in range(8))
+
+    with kernels_that_do_nothing():
+        (found,) = large(allocated(wide().map_blocks(copies, dtype="f8")))
     assert found.fused == pytest.approx(4 * MIB, rel=0.01)
     assert found.predicted.peak == 4 * MIB
 
