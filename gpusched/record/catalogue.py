@@ -67,9 +67,10 @@ METHODS = "ndarray"
 NAMES: dict[str, dict[str, str]] = {
     "recorded": {
         "dask.array.chunk": "astype",
+        "dask.array.einsumfuncs": "chunk_einsum",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "dask.array.routines": "variadic_choose",
-        "gpusched.adapters.arrays": "select",
+        "gpusched.adapters.arrays": "select tensordot",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",

@@ -68,6 +68,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     Lives as long as one recording, in the thread of the recording.
     """
 
+    __array_priority__ = 0.0  # as NumPy's arrays have it
     __slots__ = ("__weakref__", "_fresh", "_known", "_owned", "_recorder", "_scalar", "_view")
 
     def __init__(

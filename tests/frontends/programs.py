@@ -67,6 +67,10 @@ FURTHER: dict[str, Program] = {
         x[0] * da.arange(200, chunks=100) + da.linspace(0, 1, 200, chunks=100)
     ),
     "matmul": lambda da, x: (x * 2 + 1) @ (x - 1),
+    "tensordot": lambda da, x: da.tensordot(
+        x * 2 + 1, da.linspace(0, 1, 200, chunks=100), axes=((0,), (0,))
+    ),
+    "einsum": lambda da, x: da.einsum("ij,i->j", x * 2 + 1, da.linspace(0, 1, 200, chunks=100)),
 }
 """What dask's array expressions do not have (dask 2026.8)."""
 

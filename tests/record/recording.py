@@ -20,6 +20,7 @@ from gpusched.record import (  # noqa: F401
     functions,
     gathers,
     gradients,
+    products,
     scans,
     searches,
     segments,

@@ -1,0 +1,116 @@
+"""Sums of products along the axes of one operand are one kernel, with NumPy's values and dtypes."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusched.record.products import Subscripts
+from tests.record.recording import record
+from tests.tiers import every
+
+DTYPES = ["f8", "f4", "i4", "i8", "u1", "?", "f2", "c8"]
+LABELS = "ijk"
+LENGTHS = {"i": 4, "j": 3, "k": 1}
+
+
+def any_operands(draw: random.Random) -> tuple[list[str], list[np.ndarray]]:
+    whole = draw.sample(LABELS, draw.randint(1, 3))
+    groups = [whole, *(draw.sample(whole, draw.randint(0, len(whole)))
+                       for _ in range(draw.randint(1, 2)))]  # fmt: skip
+    draw.shuffle(groups)
+    arrays = []
+    for group in groups:
+        shape = tuple(LENGTHS[label] for label in group)
+        values = np.random.default_rng(draw.randrange(1 << 30)).normal(size=shape) * 3
+        array = np.asarray(values).astype(draw.choice(DTYPES if draw.random() < 0.5 else ["f8"]))
+        arrays.append(draw.choice([lambda a: a, np.asfortranarray, lambda a: a[::-1]])(array)
+                      if array.ndim else array)  # fmt: skip
+    return ["".join(group) for group in groups], arrays
+
+
+def any_call(draw: random.Random) -> tuple[Any, list[np.ndarray]]:
+    groups, arrays = any_operands(draw)
+    labels = sorted(set("".join(groups)))
+    result = draw.sample(labels, draw.randint(0, len(labels)))
+    subscripts = ",".join(groups) + draw.choice([f"->{''.join(result)}", f" -> {''.join(result)}",
+                                                 ""])  # fmt: skip
+    options = draw.choice([{}, {}, {"optimize": True}, {"dtype": "f8"}, {"dtype": "f4"}])
+    if draw.random() < 0.4 and len(arrays) == 2:
+        first, second = groups
+        shared = [label for label in first if label in second]
+        axes = [first.index(n) for n in shared], [second.index(n) for n in shared]
+        if draw.random() < 0.3:
+            axes = tuple(
+                [[k - len(each) for k in ks] for ks, each in zip(axes, groups, strict=True)]
+            )
+        return lambda *given: np.tensordot(*[x * 2 for x in given], axes=axes), arrays
+    return lambda *given: np.einsum(subscripts, given[0] + given[0], *given[1:], **options), arrays
+
+
+def outcome(call: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return call()
+        except (TypeError, ValueError) as error:
+            return type(error)
+
+
+@pytest.mark.parametrize("seed", every(8, range(40)))
+def test_any_sums_of_products_are_numpys(seed: int) -> None:
+    launched = 0
+    for k in range(40):
+        draw = random.Random(f"{seed}-{k}")
+        function, arrays = any_call(draw)
+        expected = outcome(lambda f=function, a=arrays: f(*a))
+        done = outcome(lambda f=function, a=arrays: record(f, *a, backend="python"))
+        if isinstance(expected, type):
+            assert done is expected
+            continue
+        assert done.result.dtype == expected.dtype and done.result.shape == expected.shape
+        rtol = 1e-2 if expected.dtype == "f2" else 1e-5
+        np.testing.assert_allclose(done.result, expected, rtol=rtol, atol=10 * rtol, err_msg=str(k))
+        launched += bool(done.plan.launches)
+    assert launched > 10
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: np.einsum("ij,i->j", x * 2 + 1, w),
+        lambda x, w: np.tensordot(x * 2 + 1, w, axes=((0,), (0,))),
+        lambda x, w: np.tensordot(w, x * 2 + 1, axes=1),
+        lambda x, w: np.einsum("i,ij,i", w, x, w),
+    ],
+)
+def test_weights_are_read_with_what_they_are_for(function: Any) -> None:
+    x, w = np.linspace(0, 1, 20).reshape(5, 4), np.linspace(1, 2, 5)
+    done = record(function, x, w, backend="python")
+    np.testing.assert_allclose(done.result, function(x, w), rtol=1e-14)
+    assert len(done.plan.launches) == 1
+
+
+def test_products_of_matrices_are_left_to_blas() -> None:
+    x = np.linspace(0, 1, 20).reshape(5, 4)
+    done = record(lambda x: np.einsum("ij,kj->ik", x, x), x, backend="python")
+    assert not done.plan.launches
+
+
+def test_no_errors_are_reported_where_numpy_reports_none() -> None:
+    def function(x: Any, w: Any) -> Any:
+        return np.einsum("ij,ij->i", x, w)
+
+    x, w = np.array([[np.inf, 1e308], [1e308, 2.0]]), np.array([[0.0, 10], [1, 1]])
+    with np.errstate(all="raise"):
+        expected, done = function(x, w), record(function, x, w, backend="python")
+    np.testing.assert_array_equal(done.result, expected)
+
+
+def test_labels_are_numpys() -> None:
+    assert Subscripts.of("ba").result == "ab"
+    assert Subscripts.of("ij,ji").result == ""
+    assert Subscripts.of("ij,j->ij").whole() == "ij"
