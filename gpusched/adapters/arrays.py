@@ -51,6 +51,7 @@ try:
     from dask.array.routines import _gradient_kernel as gradient_kernel
     from dask.array.routines import _inner_apply_along_axis as apply_along_axis
     from dask.array.routines import _int_piecewise as piecewise
+    from dask.array.routines import _isin_kernel as isin_kernel
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _select as select
@@ -82,6 +83,7 @@ __all__ = [
     "custom_nanquantile",
     "enforce_dtype",
     "gradient_kernel",
+    "isin_kernel",
     "matmul",
     "nanargmax",
     "nanargmin",

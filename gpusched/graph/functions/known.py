@@ -30,6 +30,7 @@ from gpusched.adapters.arrays import (
     cumsum_merge,
     custom_nanquantile,
     gradient_kernel,
+    isin_kernel,
     nanmax_skip,
     nanmin_skip,
     pass_located,
@@ -247,6 +248,10 @@ def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
     return np.where(found == 0, -1, found)[np.newaxis, :]
 
 
+def _isin_block(x: Any, values: Any, assume_unique: bool = False) -> Any:
+    return np.isin(x, values, assume_unique).reshape(x.shape + (1,) * values.ndim)
+
+
 @own("examined", shown="coarsen")
 def coarsened(reduction: Any, x: Any, axes: Any, trim_excess: bool = False, **kwargs: Any) -> Any:
     """Do what dask's ``chunk.coarsen`` does, which adds to its axes: those of all chunks."""
@@ -289,6 +294,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogram: _block_histogram,
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
+    isin_kernel: _isin_block,
     piecewise: _piecewise,
     custom_nanquantile: _custom_nanquantile,
 }
