@@ -67,6 +67,7 @@ FURTHER: dict[str, Program] = {
         x[0] * da.arange(200, chunks=100) + da.linspace(0, 1, 200, chunks=100)
     ),
     "matmul": lambda da, x: (x * 2 + 1) @ (x - 1),
+    "isin": lambda da, x: da.where(da.isin((x * 3).astype("i4"), [1, 2]), x, 0.5) * 2,
     "tensordot": lambda da, x: da.tensordot(
         x * 2 + 1, da.linspace(0, 1, 200, chunks=100), axes=((0,), (0,))
     ),
