@@ -32,6 +32,13 @@ _MISSING = np._NoValue
 # Elementwise ----------------------------------------------------------------------------
 
 
+@records(np.astype)
+def _astype(recorder: Recorder, x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    if not isinstance(x, LazyChunk):
+        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(x).__name__}")
+    return x.astype(dtype, copy=copy)
+
+
 @records(np.where)
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:

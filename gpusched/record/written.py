@@ -21,16 +21,22 @@ from gpusched.record.chunk import LazyChunk, chunks_in, node_of, operand
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 
-_FUNCTIONS = (np.isneginf, np.isposinf, np.ptp, np.sinc, np.trapezoid,
-              np.tril, np.triu, np.unwrap)  # fmt: skip
+_FUNCTIONS = (np.append, np.array_split, np.column_stack, np.cumulative_prod,
+              np.cumulative_sum, np.dsplit, np.dstack, np.hsplit, np.hstack, np.isneginf,
+              np.isposinf, np.matrix_transpose, np.outer, np.polyval, np.ptp, np.rot90, np.sinc,
+              np.split, np.trapezoid, np.tril, np.triu, np.unstack, np.unwrap, np.vsplit,
+              np.vstack, np.linalg.matrix_transpose, np.linalg.outer)  # fmt: skip
 
 
-def _as_array(value: Any, dtype: Any = None, *, copy: Any = None, plain: Any = np.asarray) -> Any:
+def _as_array(value: Any, dtype: Any = None, *, copy: Any = None, subok: bool = False,
+              ndmin: int = 0, plain: Any = np.asarray) -> Any:  # fmt: skip
     """Return a lazy chunk as the array that it stands for; of others what NumPy makes of them."""
     if not isinstance(value, LazyChunk):
-        return plain(value, dtype) if plain is not np.array else np.array(value, dtype, copy=copy)
+        options = {"copy": copy, "subok": subok, "ndmin": ndmin} if plain is np.array else {}
+        return plain(value, dtype, **options)
     wanted = value.dtype if dtype is None else np.dtype(dtype)
-    return value.astype(wanted, copy=plain is np.array)
+    found = value.astype(wanted, copy=plain is np.array and copy is not None)
+    return found[(None,) * (ndmin - found.ndim)] if ndmin > found.ndim else found
 
 
 def _copied_to(dst: Any, src: Any, *, where: Any) -> None:
@@ -113,7 +119,7 @@ def _record(function: Any, needed: str = "", settled: str = "") -> None:
             raise UnfusibleError(GraphBreak.VALUES, f"{settled} that decide")
         return _read(plain)(*args, **options)
 
-    own = inspect.Parameter("recorder", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    own = inspect.Parameter("recorder", inspect.Parameter.POSITIONAL_ONLY)
     handler.__signature__ = inspect.Signature([own, *given])  # type: ignore[attr-defined]
     records(function)(handler)
 
