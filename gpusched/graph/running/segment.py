@@ -218,9 +218,12 @@ class Segment:
         Returns
         -------
         list of Segment
-            Empty if there is nothing else.
+            Empty if there is nothing else, or the call is one of dask's that cut pieces off.
         """
-        place = [result for result, _ in self.steps].index(step)
+        results = [result for result, _ in self.steps]
+        if step not in results:
+            return []
+        place = results.index(step)
         others = self.steps[:place], self.steps[place + 1 :]
         alone = self._part(self.steps[place : place + 1]) if any(others) else self
         alone.spent, alone.varies = spent, varies
