@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from gpusched.backends.libraries import called
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF, SUPPORTED
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record.chunk import LazyChunk, node_operand
+from gpusched.record.catalogue import own, shown_name
+from gpusched.record.chunk import LazyChunk, compute, node_operand
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 from gpusched.record.reductions import reduced
@@ -63,10 +65,51 @@ class Subscripts:
         return whole
 
 
+@own("portable", shown="einsum")
+def _einsum_by_library(subscripts: str, *operands: Any, **options: Any) -> Any:
+    return called(np.einsum, subscripts, *operands, **options)
+
+
+@own("portable", shown="tensordot")
+def _tensordot_by_library(a: Any, b: Any, axes: Any) -> Any:
+    return called(np.tensordot, a, b, axes=axes)
+
+
 @records(np.einsum)
 def _einsum(recorder: Recorder, subscripts: Any, /, *operands: Any, dtype: Any = None,
             optimize: Any = False) -> Any:  # fmt: skip
     """Record what `numpy.einsum` does, which reports no floating-point errors."""
+    try:
+        return _summed(recorder, subscripts, operands, dtype, optimize)
+    except UnfusibleError as reason:
+        options = (
+            {"optimize": optimize} if dtype is None else {"dtype": dtype, "optimize": optimize}
+        )
+        return _by_library(recorder, reason, _einsum_by_library, (subscripts, *operands), options)
+
+
+@records(np.tensordot)
+def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
+    """Record what `numpy.tensordot` does along all axes of one of the arrays."""
+    try:
+        return _contracted(recorder, a, b, axes)
+    except UnfusibleError as reason:
+        return _by_library(recorder, reason, _tensordot_by_library, (a, b, axes), {})
+
+
+def _by_library(recorder: Recorder, reason: UnfusibleError, function: Any, args: tuple[Any, ...],
+                options: dict[str, Any]) -> Any:  # fmt: skip
+    """Record a library's call, on a GPU CUDA's, for the dtypes that it has, or raise `reason`."""
+    chunks = [each for each in args if isinstance(each, LazyChunk)]
+    others = any(isinstance(each, np.ndarray) for each in args)
+    if others or not chunks or any(each.dtype.char not in "fdFD" for each in chunks):
+        raise reason
+    recorder.broke(shown_name(function) or "", reason.reason)
+    return compute(recorder, function, args, options)
+
+
+def _summed(recorder: Recorder, subscripts: Any, operands: tuple[Any, ...], dtype: Any,
+            optimize: Any) -> Any:  # fmt: skip
     if type(subscripts) is not str or len(operands) < 2:
         raise UnfusibleError(GraphBreak.OPERAND, "subscripts that are no string, or one operand")
     wanted = _joined_dtype(operands, dtype)
@@ -77,9 +120,7 @@ def _einsum(recorder: Recorder, subscripts: Any, /, *operands: Any, dtype: Any =
         return _products(recorder, Subscripts.of(subscripts), operands, wanted)
 
 
-@records(np.tensordot)
-def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
-    """Record what `numpy.tensordot` does along all axes of one of the arrays."""
+def _contracted(recorder: Recorder, a: Any, b: Any, axes: Any) -> Any:
     wanted = _joined_dtype((a, b), None)
     if type(axes) is int:
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))

@@ -15,6 +15,7 @@ from dask.array import reductions
 from dask.array.einsumfuncs import chunk_einsum
 
 from gpusched.adapters.arrays import chunk_sum, matmul, tensordot
+from gpusched.backends.libraries import called
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import pieces
 from gpusched.graph.functions.partials import bare, parts
@@ -93,13 +94,7 @@ class _ByLibrary:
         missing = missing_dtype(args)
         if missing is not None:
             raise TypeError(f"dtype {missing}")
-        try:
-            return self._function(*args, **kwargs)
-        except RuntimeError as error:
-            if "ALLOC_FAILED" not in str(error):
-                raise
-            # The library's own for what CuPy says by `MemoryError`.
-            raise MemoryError(f"{bare(self._function).__name__}: {error}") from error
+        return called(self._function, *args, **kwargs)
 
 
 _PRODUCTS = (matmul, tensordot, chunk_einsum, chunk_sum, np.dot, np.matmul, np.tensordot)
