@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import dask
@@ -18,7 +18,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.floatingpoint import INVALID, QUOTIENT, enforced, error_state, heeded, take
 from gpusched.emit.kernel import EXACT
 from gpusched.emit.operations import replaced
-from gpusched.graph.functions.known import known, substitute_for
+from gpusched.graph.functions.known import is_elementwise_call, known, substitute_for
 from gpusched.graph.functions.partials import bare, has_name, name_of
 from gpusched.graph.running import decisions, layouts
 from gpusched.graph.running.calling import Calling
@@ -26,6 +26,7 @@ from gpusched.graph.running.cutfirst import RETURNED, CutFirst, leading_cuts
 from gpusched.graph.running.decisions import Direct, Plans, Remaining, Waiting, warn_once
 from gpusched.graph.running.division import Steps
 from gpusched.graph.running.inputs import (
+    Shapes,
     describe,
     first_device,
     flat,
@@ -103,6 +104,8 @@ class Segment:
         """Whether small inputs may become a large one."""
         self.realigns = any(_realigns(step) for _, step in steps)
         """Whether the product of two small ones may."""
+        self._small = 0
+        """What was expected at most of small inputs of which nothing large was made."""
         self.errors = error_state()
         """What `numpy.errstate` says where the program is made, which is part of its identity."""
         self.remaining = Remaining()
@@ -580,8 +583,19 @@ class Segment:
         refused = self.examined().refused
         own = refused[1] if refused else self.spent
         obscure = self._obscure(inputs) if key is None else None
-        most = partial(most_elements, joins=self.joins, realigns=self.realigns)
-        return own or obstacle(inputs, obscure, most, self.overrides.bounds.elements)
+        return own or obstacle(inputs, obscure, self._most, self.overrides.bounds.elements)
+
+    def _most(self, shapes: Shapes) -> int:
+        """Return how many elements the calls may make of some arrays, as far as is known."""
+        found = most_elements(shapes, self.joins, self.realigns)
+        return found if found > self._small else max(map(math.prod, shapes))
+
+    def made_little(self, shapes: Shapes) -> None:
+        """Note that of small arrays nothing large was made, nor will be of smaller ones.
+
+        Groups of 1,000 lengths, each an array of its own, would be recorded 1,000 times.
+        """
+        self._small = max(self._small, most_elements(shapes, self.joins, self.realigns))
 
     def _obscure(self, inputs: tuple[Any, ...]) -> Reason | None:
         """Return the reason for inputs on which no plan can depend, the user's own first."""
@@ -623,12 +637,15 @@ class Segment:
 
 
 def _realigns(step: ProgramStep) -> bool:
-    """Return whether a call may put axes where others have none."""
+    """Return whether a call may put axes where others have none: most but few kinds of calls do."""
     function = bare(step.function)
     if has(function, "picks"):
         index = step.args[1] if len(step.args) > 1 else None
         return any(each is None for each in (index if type(index) is tuple else (index,)))
-    return not known(function) or (has(function, "moves") and not is_join(function))
+    reduces = "keepdims" in step.kwargs
+    return (
+        not reduces and not is_join(function) and not is_elementwise_call(function, len(step.args))
+    )
 
 
 def _by_calls(plan: Plan, registers: Registers) -> Plan | None:

@@ -147,6 +147,8 @@ class Trace:
             return None
         sizes = [math.prod(node.shape) for node in recorder.nodes()]
         if not self.segment.joins and max(sizes, default=0) < bounds.elements:
+            contents = recorder.contents
+            self.segment.made_little([contents[register].shape for _, register in self._arrays])
             return self.segment.without(SMALL)
         if recorder.launched or recorder.operations >= bounds.operations:
             return None
