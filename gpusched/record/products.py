@@ -82,9 +82,7 @@ def _einsum(recorder: Recorder, subscripts: Any, /, *operands: Any, dtype: Any =
     try:
         return _summed(recorder, subscripts, operands, dtype, optimize)
     except UnfusibleError as reason:
-        options = (
-            {"optimize": optimize} if dtype is None else {"dtype": dtype, "optimize": optimize}
-        )
+        options = {"dtype": dtype, "optimize": optimize}
         return _by_library(recorder, reason, _einsum_by_library, (subscripts, *operands), options)
 
 
@@ -124,8 +122,11 @@ def _contracted(recorder: Recorder, a: Any, b: Any, axes: Any) -> Any:
     wanted = _joined_dtype((a, b), None)
     if type(axes) is int:
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
-    of_a, of_b = (each if type(each) in (tuple, list) else (each,) for each in axes)
-    of_a, of_b = normalize_axis_tuple(of_a, a.ndim), normalize_axis_tuple(of_b, b.ndim)
+    try:
+        first, second = (each if type(each) in (tuple, list) else (each,) for each in axes)
+        of_a, of_b = normalize_axis_tuple(first, a.ndim), normalize_axis_tuple(second, b.ndim)
+    except (TypeError, ValueError) as error:  # NumPy says so best.
+        raise UnfusibleError(GraphBreak.OPTION, f"axes {axes!r}") from error
     if len(of_a) != len(of_b) or a.ndim + b.ndim > len(ascii_letters):
         raise UnfusibleError(GraphBreak.OPTION, f"axes {axes!r}")
     labels = ascii_letters[: a.ndim]

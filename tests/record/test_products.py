@@ -110,6 +110,18 @@ def test_no_errors_are_reported_where_numpy_reports_none() -> None:
     np.testing.assert_array_equal(done.result, expected)
 
 
+@pytest.mark.parametrize("axes", [2, ((0,), (5,)), ((0, 0), (0, 0)), ((0,), (0, 1)), 1.5, (0,)])
+def test_errors_are_numpys(axes: Any) -> None:
+    def function(x: Any) -> Any:
+        return np.tensordot(x[0] * 2, x[1], axes=axes)
+
+    x = np.ones((5, 4))
+    with pytest.raises(Exception) as numpys:  # noqa: PT011  whatever it is
+        function(x)
+    with pytest.raises(type(numpys.value)):
+        record(function, x, backend="python")
+
+
 def test_labels_are_numpys() -> None:
     assert Subscripts.of("ba").result == "ab"
     assert Subscripts.of("ij,ji").result == ""
