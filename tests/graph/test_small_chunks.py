@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from gpusched.graph import enable
-from gpusched.graph.running.traced import Trace
 from gpusched.store.statistics import reset_statistics, statistics
 
 X = np.linspace(0.5, 2, 200)
@@ -79,21 +78,3 @@ def test_small_chunks_are_judged_once_for_each_kind() -> None:
         of_pairs(da.from_array(X[:40], chunks=20)).compute()
     assert not sum(statistics().recorded.values())
     assert statistics().breaks[operator.sub.__name__, "small chunks"] == 3 * 4
-
-
-def test_chunks_of_other_lengths_are_not_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 40 lengths, each that is shorter than one of which nothing large was made is not."""
-    looked: list[int] = []
-    plain = Trace.too_little
-
-    def noted(self: Trace) -> Any:
-        looked.append(1)
-        return plain(self)
-
-    monkeypatch.setattr(Trace, "too_little", noted)
-    lengths = [60, *range(30, 69), 200]
-    x = da.from_array(np.linspace(0, 1, sum(lengths)), chunks=(tuple(lengths),))
-    found = x.map_blocks(lambda block: (block[:, None] * 2)[:, 0] + 1).compute()
-    np.testing.assert_array_equal(found, np.linspace(0, 1, sum(lengths)) * 2 + 1)
-    assert 0 < len(looked) <= 1 + 8 + 1  # 60, 61 to 68, and 200
-    assert not statistics().launches

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import dask
@@ -26,7 +26,6 @@ from gpusched.graph.running.cutfirst import RETURNED, CutFirst, leading_cuts
 from gpusched.graph.running.decisions import Direct, Plans, Remaining, Waiting, warn_once
 from gpusched.graph.running.division import Steps
 from gpusched.graph.running.inputs import (
-    Shapes,
     describe,
     first_device,
     flat,
@@ -104,8 +103,6 @@ class Segment:
         """Whether small inputs may become a large one."""
         self.realigns = any(_realigns(step) for _, step in steps)
         """Whether the product of two small ones may."""
-        self._small = 0
-        """What was expected at most of small inputs of which nothing large was made."""
         self.errors = error_state()
         """What `numpy.errstate` says where the program is made, which is part of its identity."""
         self.remaining = Remaining()
@@ -583,19 +580,8 @@ class Segment:
         refused = self.examined().refused
         own = refused[1] if refused else self.spent
         obscure = self._obscure(inputs) if key is None else None
-        return own or obstacle(inputs, obscure, self._most, self.overrides.bounds.elements)
-
-    def _most(self, shapes: Shapes) -> int:
-        """Return how many elements the calls may make of some arrays, as far as is known."""
-        found = most_elements(shapes, self.joins, self.realigns)
-        return found if found > self._small else max(map(math.prod, shapes))
-
-    def made_little(self, shapes: Shapes) -> None:
-        """Note that of small arrays nothing large was made, nor will be of smaller ones.
-
-        Groups of 1,000 lengths, each an array of its own, would be recorded 1,000 times.
-        """
-        self._small = max(self._small, most_elements(shapes, self.joins, self.realigns))
+        most = partial(most_elements, joins=self.joins, realigns=self.realigns)
+        return own or obstacle(inputs, obscure, most, self.overrides.bounds.elements)
 
     def _obscure(self, inputs: tuple[Any, ...]) -> Reason | None:
         """Return the reason for inputs on which no plan can depend, the user's own first."""

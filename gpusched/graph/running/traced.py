@@ -147,9 +147,7 @@ class Trace:
             return None
         sizes = [math.prod(node.shape) for node in recorder.nodes()]
         if not self.segment.joins and max(sizes, default=0) < bounds.elements:
-            contents = recorder.contents
-            self.segment.made_little([contents[register].shape for _, register in self._arrays])
-            return self.segment.without(SMALL)
+            return Direct(self.segment.operation(0), SMALL)  # as those that are seen to be small
         if recorder.launched or recorder.operations >= bounds.operations:
             return None
         if gains_alone(recorder, bounds.single):
