@@ -119,6 +119,23 @@ def record(
     return Recording(place().to_host(recorder.run(plan, given)[0]), plan, recorder)
 
 
+def outcome(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """Return what a function gives, without its warnings, or the type of its error."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return function(*arrays)
+        except (TypeError, ValueError) as error:
+            return type(error)
+
+
+def check_error(function: Callable[..., Any], *arrays: np.ndarray) -> None:
+    """Assert that recording a function raises an error of the type of NumPy's."""
+    with pytest.raises(Exception) as expected:  # noqa: PT011  whatever NumPy raises
+        function(*arrays)
+    with pytest.raises(type(expected.value)):
+        record(function, *arrays, backend="python")
+
+
 def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", ulp: int = 0,
           scale: float | None = None, errors: str = "ignore") -> Recording:  # fmt: skip
     """Assert that `function` fused, and run again from its plan, gives what NumPy gives.

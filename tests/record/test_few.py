@@ -11,7 +11,7 @@ import pytest
 
 from gpusched.record import reductions
 from gpusched.record.functions import divides
-from tests.record.recording import record
+from tests.record.recording import outcome, record
 from tests.tiers import every
 
 JOINS = ["sum", "prod", "min", "max", "any", "all", "mean", "nansum", "nanprod", "nanmin", "nanmax",
@@ -56,14 +56,6 @@ def any_function(draw: random.Random, ndim: int) -> Any:
         return found, found + 1, y
 
     return function
-
-
-def outcome(function: Any, x: np.ndarray) -> Any:
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            return function(x)
-        except (TypeError, ValueError) as error:
-            return type(error)
 
 
 @pytest.mark.parametrize("seed", every(8, range(40)))
