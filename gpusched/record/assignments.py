@@ -22,9 +22,9 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
 from gpusched.plan.expression import Node, UnfusibleError
-from gpusched.record.chunk import LazyChunk, compute, operand
+from gpusched.record.chunk import LazyChunk, compute, operand, parts_within
 from gpusched.record.compound import Box, Compound
-from gpusched.record.handlers import records_special
+from gpusched.record.handlers import is_integer, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 
@@ -81,9 +81,7 @@ def _write(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> None
     if single:
         part = part[tuple(None if k in single else slice(None) for k in range(chunk.ndim))]
     if 0 not in lengths:
-        whole = tuple(slice(0, n) for n in chunk.shape)
-        view = chunk._view
-        parts = view.parts if type(view) is Compound else [(whole, chunk._node)]
+        parts = parts_within(chunk, tuple([slice(0, n) for n in chunk.shape]))
         chunk._known = chunk._like
         chunk._view = Compound(recorder, [*parts, (region, part._node)], chunk._known)
 
@@ -115,7 +113,7 @@ def _region(index: Any, shape: tuple[int, ...]) -> tuple[Box, frozenset[int]] | 
 
 
 def _is_place(item: Any) -> bool:
-    return type(item) in (slice, int) or isinstance(item, np.integer)
+    return type(item) is slice or is_integer(item)
 
 
 def _chosen(recorder: Recorder, chunk: LazyChunk, index: Any) -> Any:
@@ -145,7 +143,7 @@ def _chosen(recorder: Recorder, chunk: LazyChunk, index: Any) -> Any:
 
 
 def _is_of_integers(items: list[Any]) -> bool:
-    return bool(items) and all(type(n) is int or isinstance(n, np.integer) for n in items)
+    return bool(items) and all(map(is_integer, items))
 
 
 # Elements that a mask chooses ---------------------------------------------------------------

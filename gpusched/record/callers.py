@@ -30,8 +30,7 @@ def outside(depth: int) -> Site | None:
     depth
         Frames to leave out, this function's own not counted.
     """
-    frame = frame_outside(depth + 1)
-    return None if frame is None else (frame.f_code, frame.f_lasti)
+    return _site(frame_outside(depth + 1))
 
 
 def of_program(depth: int) -> Site | None:
@@ -49,9 +48,13 @@ def of_program(depth: int) -> Site | None:
     while frame is not None and ENDS not in frame.f_globals:
         library = frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES
         if not library and INSTALLED.match(frame.f_code.co_filename) is None:
-            return frame.f_code, frame.f_lasti
+            return _site(frame)
         frame = frame.f_back
-    return None if nearest is None else (nearest.f_code, nearest.f_lasti)
+    return _site(nearest)
+
+
+def _site(frame: FrameType | None) -> Site | None:
+    return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
 def frame_outside(depth: int) -> FrameType | None:

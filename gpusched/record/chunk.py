@@ -18,7 +18,7 @@ from gpusched.plan.plan import Register, changed, items
 from gpusched.record import parts
 from gpusched.record.branches import truth
 from gpusched.record.catalogue import why_changing, why_method_changing
-from gpusched.record.compound import Compound
+from gpusched.record.compound import Box, Compound
 from gpusched.record.handlers import (
     HANDLERS,
     METHODS,
@@ -459,6 +459,17 @@ def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats
     change(np.broadcast_to(np.zeros((), node.dtype), node.shape))
     later = partial(view_of, recorder, node, change, repeats)
     return LazyChunk(recorder, node, scalar=scalar, view=later)
+
+
+def parts_within(chunk: LazyChunk, box: Box) -> list[tuple[Box, Node]]:
+    """Return the parts of a chunk that is in a box of another array; itself if it has none."""
+    if type(chunk._view) is not Compound:
+        return [(box, chunk._node)]
+    return [
+        (tuple([slice(i.start + k.start, i.stop + k.start)
+                for i, k in zip(index, box, strict=True)]), node)
+        for index, node in chunk._view.parts
+    ]  # fmt: skip
 
 
 def operand(recorder: Recorder, value: Any) -> Any:

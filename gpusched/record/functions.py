@@ -19,9 +19,17 @@ from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Apply, Leaf, Node, Scalar, UnfusibleError, postorder
 from gpusched.plan.layout import falls
 from gpusched.record import parts
-from gpusched.record.chunk import LazyChunk, compute, is_scalar, node_operand, operand, viewed
+from gpusched.record.chunk import (
+    LazyChunk,
+    compute,
+    is_scalar,
+    node_operand,
+    operand,
+    parts_within,
+    viewed,
+)
 from gpusched.record.compound import Box, Compound
-from gpusched.record.handlers import records, records_method
+from gpusched.record.handlers import is_integer, records, records_method
 from gpusched.record.record import Recorder
 from gpusched.record.ufuncs import complex_chunk, elementwise, parts_of
 from gpusched.record.views import copied, leaf_view
@@ -321,8 +329,7 @@ def _rearranged(function: Callable[..., Any], recorder: Recorder, a: Any, *args:
 def _is_of_numbers(value: Any) -> bool:
     if type(value) in (list, tuple):
         return all(map(_is_of_numbers, value))
-    number = value is None or type(value) is int or isinstance(value, np.integer)
-    return number or (type(value) is str and value in ("C", "F"))
+    return value is None or is_integer(value) or (type(value) is str and value in ("C", "F"))
 
 
 for _function in (np.atleast_1d, np.atleast_2d, np.atleast_3d, np.tile):
@@ -348,17 +355,6 @@ def _roll(recorder: Recorder, a: Any, shift: Any, axis: Any = None) -> Any:
     return a
 
 
-def _placed(a: LazyChunk, box: Box) -> list[tuple[Box, Node]]:
-    """Return the parts of an array where it is in a box of another one."""
-    if type(a._view) is not Compound:
-        return [(box, a._node)]
-    return [
-        (tuple([slice(i.start + k.start, i.stop + k.start)
-                for i, k in zip(index, box, strict=True)]), node)
-        for index, node in a._view.parts
-    ]  # fmt: skip
-
-
 def _rolled(recorder: Recorder, a: LazyChunk, shift: int, axis: int) -> LazyChunk:
     """Return an array whose elements are moved along an axis, from its end to its start."""
     before, length = (slice(None),) * axis, a.shape[axis]
@@ -368,7 +364,7 @@ def _rolled(recorder: Recorder, a: LazyChunk, shift: int, axis: int) -> LazyChun
     for start, stop in ((last, length), (0, last)):
         if start < stop:
             starts[axis] = slice((start - last) % length, (start - last) % length + stop - start)
-            parts += _placed(a[*before, start:stop], tuple(starts))
+            parts += parts_within(a[*before, start:stop], tuple(starts))
     return LazyChunk(recorder, a._like, fresh=True, view=Compound(recorder, parts, a._like))
 
 

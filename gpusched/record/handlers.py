@@ -180,8 +180,21 @@ def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any)
     return handler(first, *args, **kwargs)
 
 
+def is_integer(value: Any) -> bool:
+    """Return whether a value is an integer, of Python's or NumPy's, and no truth value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.handlers import is_integer
+    >>> is_integer(3), is_integer(np.int8(3)), is_integer(True), is_integer(3.0)
+    (True, True, False, False)
+    """
+    return type(value) is int or isinstance(value, np.integer)
+
+
 def axis_of(axis: Any, ndim: int) -> int:
     """Return which axis one is, counted from the first; `UnfusibleError` for what is no integer."""
-    if type(axis) is not int and not isinstance(axis, np.integer):
+    if not is_integer(axis):
         raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
     return normalize_axis_index(int(axis), ndim)

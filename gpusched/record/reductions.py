@@ -29,7 +29,7 @@ from gpusched.record.chunk import (
 )
 from gpusched.record.compound import Compound
 from gpusched.record.functions import complex_parts
-from gpusched.record.handlers import UFUNC_METHODS, records
+from gpusched.record.handlers import UFUNC_METHODS, is_integer, records
 from gpusched.record.moments import moments
 from gpusched.record.record import Recorder
 from gpusched.record.ufuncs import complex_chunk
@@ -40,7 +40,7 @@ def _axes(node: Node | LazyChunk, axis: Any) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(node.ndim))
     given = axis if type(axis) is tuple else (axis,)
-    if not all(type(each) is int or isinstance(each, np.integer) for each in given):
+    if not all(map(is_integer, given)):
         raise UnfusibleError(GraphBreak.OPTION, f"axis {axis!r}")
     return tuple(sorted(normalize_axis_tuple(given, node.ndim)))
 
@@ -87,7 +87,7 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     given = node_operand(recorder, a)
     wanted = joined_dtype(combine, given.dtype, dtype)
     node = recorder.cast(given, wanted)
-    if not node.shape and (type(axis) is int or isinstance(axis, np.integer)) and axis in (0, -1):
+    if not node.shape and is_integer(axis) and axis in (0, -1):
         axis = None  # as NumPy has it
     keep, axes = _keeps(keepdims), _axes(node, axis)
     if (keep and not node.shape) or (node.shape and not axes):

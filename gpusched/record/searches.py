@@ -45,7 +45,8 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: A
           invert: Any = False, *, kind: Any = None) -> Any:  # fmt: skip
     """Record which elements are equal to some of several values."""
     del assume_unique  # It says how to find out.
-    values = node_operand(recorder, _as_array(test_elements))
+    lazy = isinstance(test_elements, LazyChunk)
+    values = node_operand(recorder, test_elements if lazy else np.asarray(test_elements))
     known = isinstance(element, LazyChunk) and type(invert) is bool and kind is None
     if not known or not 0 < math.prod(values.shape) <= SEVERAL:
         raise UnfusibleError(GraphBreak.OPTION, "more values to compare with, none, or a kind")
@@ -55,11 +56,6 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: A
     each = [element == viewed(LazyChunk(recorder, values), itemgetter((*k, ...))) for k in places]
     found = reduce(np.logical_or, each)
     return ~found if invert else found
-
-
-def _as_array(values: Any) -> Any:
-    """Return what NumPy makes of values to compare with; chunks as they are."""
-    return values if isinstance(values, LazyChunk) else np.asarray(values)
 
 
 @own("portable")

@@ -12,7 +12,7 @@ import pytest
 
 import gpusched
 from gpusched.graph import enable
-from gpusched.graph.running.segment import KINDS
+from gpusched.graph.running.segment import OTHER_KINDS
 from gpusched.plan import plan
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -56,7 +56,7 @@ def inside(x: Any) -> Any:
 @pytest.mark.parametrize("program", [chosen, inside])
 def test_plans_are_in_vain_for_few_chunks(program: Callable, misses: list) -> None:
     found = program(data()).compute()
-    assert len(misses) <= sum(range(KINDS + 1))
+    assert len(misses) <= sum(range(OTHER_KINDS + 1))
     with gpusched.disable():
         np.testing.assert_allclose(found, program(data()).compute(), rtol=1e-14)
 

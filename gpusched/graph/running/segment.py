@@ -50,7 +50,7 @@ from gpusched.store.statistics import updating
 WAYS = 8
 """Plans for chunks of one kind by which functions go different ways. Each that does not hold may
 have run in vain, and some functions go another way for each chunk."""
-KINDS = 3
+OTHER_KINDS = 3
 """Plans by which calls give results of different kinds, such as other lengths. Where none of them
 holds, what is before the call and after it have plans of their own from then on, and the call is
 made once for each chunk: sums of half of 80 MB, chosen by a mask, take 91 ms of processor time so,
@@ -356,7 +356,7 @@ class Segment:
             except ReplayError as error:
                 take()  # Errors of numbers that this chunk has not.
                 last = plan is found.plans[-1] and type(registers) is not Moved
-                if isinstance(error, OtherKindError) and last and len(found.plans) >= KINDS:
+                if isinstance(error, OtherKindError) and last and len(found.plans) >= OTHER_KINDS:
                     self.apart = self.divided(error.step, varies=True)
                 continue
             except Exception as error:

@@ -145,7 +145,7 @@ class Trace:
         recorder, bounds = self.recorder, self.segment.overrides.bounds
         if recorder.moved:
             return None
-        sizes = [math.prod(node.shape) for node in recorder.nodes()]
+        sizes = (math.prod(node.shape) for node in recorder.nodes())
         if not self.segment.joins and max(sizes, default=0) < bounds.elements:
             return Direct(self.segment.operation(0), SMALL)  # as those that are seen to be small
         if recorder.launched or recorder.operations >= bounds.operations:
