@@ -29,7 +29,7 @@ from gpusched.graph.programs.program import Program
 from gpusched.graph.programs.rewrite import rewrite_labelled
 from gpusched.graph.running.batch import calls_in
 from gpusched.graph.running.cutfirst import PieceReturnedError
-from gpusched.graph.running.inputs import SMALL, flat
+from gpusched.graph.running.inputs import flat
 from gpusched.graph.running.segment import Segment
 from gpusched.graph.running.traced import StoppedError, Trace
 from gpusched.graph.safety import examination
@@ -228,7 +228,7 @@ class Rehearser:
             trace = Trace(segment, recorder, inputs, registers)
             little = trace.too_little()
             if little is not None:
-                small = little.reason is SMALL
+                small = little.reason.kind is GraphBreak.SMALL_CHUNKS
                 self._halt(segment.named[:1] if small else segment.named[-1:], little.reason)
                 self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)

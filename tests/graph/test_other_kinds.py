@@ -12,7 +12,8 @@ import pytest
 
 import gpusched
 from gpusched.graph import enable
-from gpusched.graph.running.segment import OTHER_KINDS
+from gpusched.graph.running.inputs import PAYS_ONCE
+from gpusched.graph.running.segment import KINDS, OTHER_KINDS, OTHERS
 from gpusched.plan import plan
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -90,3 +91,43 @@ def test_one_of_another_kind_in_between_changes_nothing(misses: list) -> None:
     assert len(misses) == 2 * 2  # to the other plan, and back
     with gpusched.disable():
         np.testing.assert_allclose(found, program(x, marks).compute(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("pays", [False, True])
+def test_functions_are_recorded_for_one_chunk_where_that_pays(pays: bool, misses: list) -> None:
+    with dask.config.set({"gpusched.fusion.minimum-elements": 40 // (PAYS_ONCE if pays else 2)}):
+        program = inside(data())
+        program.compute()
+        reset_statistics()
+        found = program.compute()
+        recorded = statistics().recorded["largest", "the plan before was for one chunk only"]
+    assert recorded == (CHUNKS if pays else 0)
+    with gpusched.disable():
+        np.testing.assert_allclose(found, inside(data()).compute(), rtol=1e-14)
+
+
+def test_kinds_that_do_not_come_again_are_not_recorded(misses: list) -> None:
+    lengths = tuple(range(20, 20 + 3 * KINDS))
+    x = da.from_array(np.random.default_rng(0).normal(size=sum(lengths)), chunks=(lengths,))
+    recorded, apart = [], []
+    with dask.config.set({"gpusched.fusion.minimum-elements": 10}):
+        for _ in range(3):
+            reset_statistics()
+            np.testing.assert_allclose(np.exp(x * 2 + 1).compute(), np.exp(x.compute() * 2 + 1))
+            counts = statistics()
+            recorded.append(sum(counts.recorded.values()))
+            apart.append(counts.breaks["mul", OTHERS])
+    assert recorded == [KINDS, 2 * KINDS, 0] and apart == [2 * KINDS, 0, 0]
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        reset_statistics()
+        np.sqrt(np.abs(x) + 1).compute()
+    assert sum(statistics().recorded.values()) == len(lengths)
+
+
+def test_a_kind_among_others_that_comes_again_is_recorded_at_once(misses: list) -> None:
+    lengths = tuple(n for k in range(2 * KINDS) for n in (20 + k, 19, 19))
+    x = da.from_array(np.random.default_rng(0).normal(size=sum(lengths)), chunks=(lengths,))
+    with dask.config.set({"gpusched.fusion.minimum-elements": 10}):
+        np.sinh(x * 2 + 1).compute()
+    counts = statistics()
+    assert sum(counts.recorded.values()) == 2 * KINDS + 1 and not sum(counts.breaks.values())

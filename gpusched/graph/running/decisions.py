@@ -78,6 +78,14 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Awaited:
+    """The decision to record when inputs of this kind come again."""
+
+
+AWAITED = Awaited()
+
+
+@dataclass(frozen=True)
 class Plans:
     """The plan for inputs of one kind, or several, where functions go a way that chunks decide.
 
@@ -128,6 +136,7 @@ CHANGED = "what a function reads from outside has changed"
 UNCOMPARABLE = "an object among the arguments, which may have changed"
 OTHER_RESULT = "a function returned another kind of result than before"
 COMPILED = "its kernels have been compiled since"
+AGAIN = "it has come again"
 NOT_KEPT = "the plan before was for one chunk only"
 
 Inputs = tuple[Any, ...]

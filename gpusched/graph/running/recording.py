@@ -209,6 +209,7 @@ class Recording:
         if not (lasts and segment.errors == error_state() and self._examination.holds()):
             self._remembered.news, self._remembered.lasts = decisions.NOT_KEPT, False
             return
+        self._remembered.unused += 1
         self._plans = Plans((plan,)) if others is None else others.first(plan)
         waits = self._layout is not None
         self._remembered.add(self._key, Waiting(plan.kernels) if waits else self._plans)

@@ -11,7 +11,7 @@ from typing import Any
 from gpusched import forks
 from gpusched.dataclass import dataclass
 from gpusched.graph.running import decisions
-from gpusched.graph.running.decisions import Direct, Plans, Waiting
+from gpusched.graph.running.decisions import AWAITED, Awaited, Direct, Plans, Waiting
 from gpusched.graph.running.moved import Moved
 from gpusched.newest import Newest
 from gpusched.plan.plan import Plan
@@ -26,7 +26,7 @@ PATIENCE = 0.02
 milliseconds of Python's lock, which as many recordings as there are threads would share; where a
 function computes much while it is recorded, they do not wait for it."""
 
-Found = Plans | Direct | Waiting
+Found = Plans | Direct | Waiting | Awaited
 
 
 class Remembered:
@@ -48,6 +48,8 @@ class Remembered:
         self._lock = forks.lock()
         self.lasts = True
         """Whether what came of each recording has been kept."""
+        self.unused = 0
+        """How many more plans have been made than used again, of late."""
         self._recorded: dict[Any, threading.Event] = {}
         """By the kind of inputs that are being recorded: set when it is known what comes of it."""
 
@@ -79,9 +81,9 @@ class Remembered:
         """Keep what is to be done with inputs of a kind."""
         if key is None:
             return
-        room = max(CONSTANTS - held(found), 0)
+        taken = held(found)
         with self._lock:
-            while sum(map(held, self._found.values())) > room:
+            while taken and sum(map(held, self._found.values())) > max(CONSTANTS - taken, 0):
                 self._found.popitem(last=False)
             self._found[key] = found
 
@@ -124,6 +126,8 @@ class Remembered:
             known, news, self.news = list(self._found), self.news, ""
         if key is None:
             return decisions.UNCOMPARABLE
+        if self._found.get(key) is AWAITED:
+            return news or decisions.AGAIN
         if news or key in known:
             return news or decisions.COMPILED
         alike = [each for each in known if (each[0] is Moved) == (key[0] is Moved)]

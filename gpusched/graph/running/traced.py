@@ -19,7 +19,7 @@ from gpusched.graph.functions.partials import bare
 from gpusched.graph.running.cutfirst import PieceReturnedError
 from gpusched.graph.running.decisions import Direct
 from gpusched.graph.running.inlined import Inlining
-from gpusched.graph.running.inputs import NESTED, SMALL
+from gpusched.graph.running.inputs import NESTED, small
 from gpusched.graph.running.results import ResultRegisters, gains_alone, unseen
 from gpusched.graph.safety.kinds import is_constant
 from gpusched.graph.safety.outside import is_warning
@@ -145,9 +145,11 @@ class Trace:
         recorder, bounds = self.recorder, self.segment.overrides.bounds
         if recorder.moved:
             return None
-        sizes = (math.prod(node.shape) for node in recorder.nodes())
-        if not self.segment.joins and max(sizes, default=0) < bounds.elements:
-            return Direct(self.segment.operation(0), SMALL)  # as those that are seen to be small
+        if not self.segment.joins:
+            most = max((math.prod(node.shape) for node in recorder.nodes()), default=0)
+            reason = small(most, bounds.elements, self.segment.varies)
+            if reason is not None:
+                return Direct(self.segment.operation(0), reason)  # as those seen to be small
         if recorder.launched or recorder.operations >= bounds.operations:
             return None
         if gains_alone(recorder, bounds.single):
