@@ -11,7 +11,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import COMBINES, OPERATIONS, has
 from gpusched.graph.programs import rewrite  # noqa: F401  registers everything that is recorded
 from gpusched.record import complexes
-from gpusched.record.handlers import HANDLERS
+from gpusched.record.handlers import GUFUNCS, HANDLERS
 from gpusched.vectormath import FUNCTIONS
 
 PYTHON = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
@@ -78,7 +78,7 @@ def of_complex() -> str:
 
 
 def functions() -> str:
-    known = {f"`{getattr(f, '__name__', f)}`" for f in HANDLERS}
+    known = {f"`{getattr(f, '__name__', f)}`" for f in (*HANDLERS, *GUFUNCS)}
     return ", ".join(sorted(known))
 
 

@@ -70,7 +70,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.einsumfuncs": "chunk_einsum",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "dask.array.routines": "variadic_choose",
-        "gpusched.adapters.arrays": "select tensordot",
+        "gpusched.adapters.arrays": "matmul select tensordot",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",

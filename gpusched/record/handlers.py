@@ -26,6 +26,10 @@ HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of an array: called with the recorder, the lazy chunk, the arguments."""
 
+GUFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+"""What records a ufunc that goes through whole axes: called with the recorder, then the call's own
+arguments."""
+
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
 
@@ -50,6 +54,17 @@ def records(
         learn(functions, "recorded", *["pure"] * pure)
         if method:
             METHODS[method] = handler
+        return handler
+
+    return register
+
+
+def records_gufunc(ufunc: np.ufunc) -> Callable[[Handler], Handler]:
+    """Return a decorator of what records a ufunc that goes through whole axes."""
+
+    def register(handler: Handler) -> Handler:
+        GUFUNCS[ufunc] = handler
+        learn([ufunc], "recorded", "pure")
         return handler
 
     return register

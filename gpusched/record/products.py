@@ -5,8 +5,11 @@ What multiplies more than it reads, as products of matrices do, is left to BLAS.
 
 from __future__ import annotations
 
-from functools import reduce
-from string import ascii_letters
+import re
+from functools import partial, reduce
+from itertools import compress
+from operator import add
+from string import ascii_letters, ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -18,8 +21,8 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF, SUPPORTED
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own, shown_name
-from gpusched.record.chunk import LazyChunk, compute, node_operand
-from gpusched.record.handlers import records
+from gpusched.record.chunk import LazyChunk, compute, node_of, node_operand
+from gpusched.record.handlers import records, records_gufunc
 from gpusched.record.record import Recorder
 from gpusched.record.reductions import reduced
 
@@ -47,6 +50,44 @@ class Subscripts:
         once = sorted(label for label in set(left) - {","} if left.count(label) == 1)
         return cls(tuple(left.split(",")), right if arrow else "".join(once))
 
+    @classmethod
+    def of_ufunc(cls, signature: str, *ndims: int) -> Subscripts:
+        """Return the axes of a ufunc's operands, those that it goes through first.
+
+        Parameters
+        ----------
+        signature
+            Of the ufunc: names of the axes that it adds up or keeps, those with ``?`` only where an
+            operand has more axes than names without.
+        ndims
+            How many axes the operands have.
+
+        Raises
+        ------
+        UnfusibleError
+            If one has fewer axes.
+
+        Examples
+        --------
+        >>> from gpusched.record.products import Subscripts
+        >>> Subscripts.of_ufunc("(n?,k),(k,m?)->(n?,m?)", 3, 1)
+        Subscripts(operands=('Ank', 'k'), result='An')
+        >>> Subscripts.of_ufunc("(n),(n)->()", 1, 2)
+        Subscripts(operands=('n', 'An'), result='A')
+        """
+        *given, result = [each.split(",") for each in _AXES.findall(signature)]
+        for names, ndim in zip(given, ndims, strict=True):
+            if ndim < len(names):
+                result = [name for name in result if name not in names or not name.endswith("?")]
+                names[:] = [name for name in names if not name.endswith("?")]
+        loops = [ndim - len(names) for names, ndim in zip(given, ndims, strict=True)]
+        if min(loops) < 0:
+            raise UnfusibleError(GraphBreak.OPERAND, "operands of fewer axes than are added up")
+        before = [ascii_uppercase[:count][::-1] for count in (*loops, max(loops))]
+        labels = ["".join(names).replace("?", "") for names in (*given, result)]
+        *operands, whole = map(add, before, labels)
+        return cls(tuple(operands), whole)
+
     def whole(self) -> str:
         """Return the labels of the operand that has all of them.
 
@@ -65,6 +106,9 @@ class Subscripts:
         return whole
 
 
+_AXES = re.compile(r"\(([^)]*)\)")
+
+
 @own("portable", shown="einsum")
 def _einsum_by_library(subscripts: str, *operands: Any, **options: Any) -> Any:
     return called(np.einsum, subscripts, *operands, **options)
@@ -73,6 +117,11 @@ def _einsum_by_library(subscripts: str, *operands: Any, **options: Any) -> Any:
 @own("portable", shown="tensordot")
 def _tensordot_by_library(a: Any, b: Any, axes: Any) -> Any:
     return called(np.tensordot, a, b, axes=axes)
+
+
+@own("portable", shown="matmul")
+def _matmul_by_library(a: Any, b: Any) -> Any:
+    return called(np.matmul, a, b)
 
 
 @records(np.einsum)
@@ -93,6 +142,61 @@ def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
         return _contracted(recorder, a, b, axes)
     except UnfusibleError as reason:
         return _by_library(recorder, reason, _tensordot_by_library, (a, b, axes), {})
+
+
+@records(np.dot, method="dot")
+def _dot(recorder: Recorder, a: Any, b: Any) -> Any:
+    """Record what `numpy.dot` does along all axes of one of the arrays."""
+    if not np.ndim(a) or not np.ndim(b):
+        raise UnfusibleError(GraphBreak.OPERAND, "products with a number")
+    return _contracted(recorder, a, b, (-1, -2 if np.ndim(b) > 1 else -1))
+
+
+@records(np.inner)
+def _inner(recorder: Recorder, a: Any, b: Any) -> Any:
+    """Record what `numpy.inner` does along all axes of one of the arrays."""
+    if not np.ndim(a) or not np.ndim(b):
+        raise UnfusibleError(GraphBreak.OPERAND, "products with a number")
+    return _contracted(recorder, a, b, (-1, -1))
+
+
+def _of_ufunc(ufunc: np.ufunc, /, recorder: Recorder, a: Any, b: Any) -> Any:
+    """Record what a ufunc that adds up products does along all axes of one of the arrays."""
+    try:
+        return _multiplied(ufunc, recorder, a, b)
+    except UnfusibleError as reason:
+        if ufunc is not np.matmul:
+            raise
+        return _by_library(recorder, reason, _matmul_by_library, (a, b), {})
+
+
+def _multiplied(ufunc: np.ufunc, recorder: Recorder, a: Any, b: Any) -> Any:
+    wanted = _joined_dtype((a, b), None)
+    found = Subscripts.of_ufunc(ufunc.signature or "", a.ndim, b.ndim)
+    given = [_repeated(each, labels, other, others) for each, labels, other, others in
+             ((a, found.operands[0], b, found.operands[1]),
+              (b, found.operands[1], a, found.operands[0]))]  # fmt: skip
+    (first, second), labels = zip(*given, strict=True)
+    return _products(recorder, Subscripts(tuple(labels), found.result), (first, second), wanted)
+
+
+def _repeated(array: Any, labels: str, other: Any, others: str) -> tuple[Any, str]:
+    """Return an operand without the axes of one element along which the other one is gone through.
+
+    The axes that a ufunc goes through have capital letters.
+    """
+    lengths = dict(zip(others, other.shape, strict=True))
+    kept = [not (label.isupper() and n == 1 != lengths.get(label, 1))
+            for label, n in zip(labels, array.shape, strict=True)]  # fmt: skip
+    if all(kept):
+        return array, labels
+    index = tuple([slice(None) if each else 0 for each in kept])
+    return array[index], "".join(compress(labels, kept))
+
+
+for _ufunc in (np.matmul, *(getattr(np, name) for name in ("vecdot", "matvec", "vecmat")
+                            if hasattr(np, name))):  # fmt: skip
+    records_gufunc(_ufunc)(partial(_of_ufunc, _ufunc))
 
 
 def _by_library(recorder: Recorder, reason: UnfusibleError, function: Any, args: tuple[Any, ...],
@@ -143,7 +247,6 @@ def _products(recorder: Recorder, found: Subscripts, operands: tuple[Any, ...],
 
     Means that weights of one axis are given for (80 MB) take 36 ms of processor time so, not 107.
     """
-    whole = found.whole()
     if [len(labels) for labels in found.operands] != [each.ndim for each in operands]:
         raise UnfusibleError(GraphBreak.OPERAND, "subscripts of other axes than operands have")
     lengths = {label: n for labels, each in zip(found.operands, operands, strict=True)
@@ -151,6 +254,11 @@ def _products(recorder: Recorder, found: Subscripts, operands: tuple[Any, ...],
     shapes = [tuple([lengths[label] for label in labels]) for labels in found.operands]
     if shapes != [each.shape for each in operands] or 0 in lengths.values():
         raise UnfusibleError(GraphBreak.OPERAND, "operands of other lengths, or empty ones")
+    most = max(found.operands, key=len)
+    single = {label for label, n in lengths.items() if n == 1 and label not in most}
+    if single and not single.issuperset(found.result):
+        return _without(single, recorder, found, operands, dtype)
+    whole = found.whole()
     chunks = [LazyChunk(recorder, node_operand(recorder, each)) for each in operands]
     parts = [_aligned(each, labels, whole).astype(dtype)
              for each, labels in zip(chunks, found.operands, strict=True)]  # fmt: skip
@@ -159,6 +267,19 @@ def _products(recorder: Recorder, found: Subscripts, operands: tuple[Any, ...],
     if not axes:
         return product + dtype.type(0)  # NumPy adds them to zeros.
     return reduced(recorder, product, axes, dtype)
+
+
+def _without(single: set[str], recorder: Recorder, found: Subscripts, operands: tuple[Any, ...],
+             dtype: np.dtype) -> LazyChunk:  # fmt: skip
+    """Return products of operands without axes of one element, as a matrix of one column has."""
+    kept = [[label not in single for label in labels] for labels in (*found.operands, found.result)]
+    *labels, result = ["".join(compress(each, some)) for each, some
+                       in zip((*found.operands, found.result), kept, strict=True)]  # fmt: skip
+    given = tuple([each[tuple([slice(None) if k else 0 for k in some])]
+                   for each, some in zip(operands, kept, strict=False)])  # fmt: skip
+    products = _products(recorder, Subscripts(tuple(labels), result), given, dtype)
+    view = products[tuple([slice(None) if k else None for k in kept[-1]])]
+    return LazyChunk(recorder, node_of(view), fresh=True)
 
 
 def _joined_dtype(operands: tuple[Any, ...], dtype: Any) -> np.dtype:

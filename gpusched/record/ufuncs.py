@@ -25,7 +25,7 @@ from gpusched.record.assignments import chosen, computed_with
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, compute, computed, operand
 from gpusched.record.compound import Box, Compound, boxed
-from gpusched.record.handlers import UFUNC_METHODS, honoured, noted, records_special
+from gpusched.record.handlers import GUFUNCS, UFUNC_METHODS, honoured, noted, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 OF_INTEGERS: dict[np.ufunc, Callable[..., Any]] = {
@@ -56,15 +56,17 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
     if method == "__call__" and out is not None and out[0] is chunk and len(kwargs) == 1:
         return _update(recorder, chunk, ufunc, inputs)
     try:
-        if method == "__call__" and kwargs.keys() <= {"dtype"}:
+        if method == "__call__" and kwargs.keys() <= {"dtype"} and ufunc not in GUFUNCS:
             operator = None if kwargs else OF_INTEGERS.get(ufunc)
             if operator is not None and all(map(_is_integer, inputs)):
                 return compute(recorder, operator, inputs, {})
             found = elementwise(recorder, ufunc, inputs, kwargs.get("dtype"))
             return noted(recorder, found, ufunc, inputs, kwargs)
-        joins = operation_of(ufunc) is not None and ufunc.__name__ in COMBINES
-        if method in UFUNC_METHODS and joins and inputs[0] is chunk:
-            return honoured(UFUNC_METHODS[method], chunk, ufunc, *inputs[1:], **kwargs)
+        if method == "__call__" and ufunc in GUFUNCS:
+            found = honoured(GUFUNCS[ufunc], recorder, *inputs, **kwargs)
+            return noted(recorder, found, ufunc, inputs, kwargs)
+        if is_recorded_method(ufunc, method) and (method == "outer" or inputs[0] is chunk):
+            return honoured(UFUNC_METHODS[method], inputs[0], ufunc, *inputs[1:], **kwargs)
         raise UnfusibleError(
             GraphBreak.OPTION, f"{method} with {', '.join(kwargs) or 'no options'}"
         )
@@ -72,6 +74,33 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
         recorder.broke(ufunc.__name__, reason.reason)
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         return computed(recorder, function, inputs, kwargs)
+
+
+def is_recorded_method(ufunc: np.ufunc, method: str) -> bool:
+    """Return whether a method of a ufunc is recorded, with options that its handler honours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.ufuncs import is_recorded_method
+    >>> is_recorded_method(np.add, "reduce"), is_recorded_method(np.hypot, "reduce")
+    (True, False)
+    >>> is_recorded_method(np.hypot, "outer"), is_recorded_method(np.exp, "outer")
+    (True, False)
+    """
+    if method not in UFUNC_METHODS or operation_of(ufunc) is None:
+        return False
+    return ufunc.nin == 2 if method == "outer" else ufunc.__name__ in COMBINES
+
+
+def _outer(self: Any, ufunc: np.ufunc, other: Any, dtype: Any = None) -> Any:
+    """Record ``ufunc.outer``, which NumPy computes by the same call."""
+    if not all(isinstance(each, LazyChunk) or type(each) is np.ndarray for each in (self, other)):
+        raise UnfusibleError(GraphBreak.OPERAND, "operands that are not arrays")
+    return ufunc(self[(..., *[None] * other.ndim)], other, dtype=dtype)
+
+
+UFUNC_METHODS["outer"] = _outer
 
 
 def _of_chosen(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, inputs: tuple[Any, ...],

@@ -71,6 +71,7 @@ FURTHER: dict[str, Program] = {
     "tensordot": lambda da, x: da.tensordot(
         x * 2 + 1, da.linspace(0, 1, 200, chunks=100), axes=((0,), (0,))
     ),
+    "matvec": lambda da, x: (x * 2 + 1) @ np.linspace(0, 1, 200) + 1,
     "einsum": lambda da, x: da.einsum("ij,i->j", x * 2 + 1, da.linspace(0, 1, 200, chunks=100)),
 }
 """What dask's array expressions do not have (dask 2026.8)."""

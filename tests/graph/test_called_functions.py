@@ -71,7 +71,20 @@ def test_methods_of_ufuncs_are_chunk_functions() -> None:
     assert [counted(each).launches for each in (reduced, scanned)] == [2, 2]
     assert known(np.add.reduceat) and known(np.minimum.accumulate)
     assert not known(np.add.at), "which changes what it is given"
-    assert not known(np.hypot.reduce) and not known(np.add.outer)
+    assert not known(np.hypot.reduce) and known(np.hypot.outer)
+
+
+@pytest.mark.parametrize("weights", [(8,), (8, 1), (6, 8, 1)])
+def test_products_with_vectors_are_kernels_with_what_is_around(weights: tuple[int, ...]) -> None:
+    w = np.linspace(-1, 1, np.prod(weights)).reshape(weights)
+    program = (array() * 2 + 1) @ w if len(weights) < 3 else da.matmul(array() * 2 + 1, w[0])
+    counts = counted(np.sqrt(abs(program)) + 1, rtol=1e-13)
+    assert counts.launches == 4 and not counts.breaks
+
+
+def test_products_of_matrices_are_left_to_blas() -> None:
+    counts = counted(np.sqrt(abs((array() * 2 + 1) @ np.ones((8, 5)))), rtol=1e-13)
+    assert [name for name, _ in counts.breaks] == ["matmul"]
 
 
 def test_names_are_those_of_methods() -> None:

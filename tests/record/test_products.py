@@ -52,12 +52,45 @@ def any_call(draw: random.Random) -> tuple[Any, list[np.ndarray]]:
     return lambda *given: np.einsum(subscripts, given[0] + given[0], *given[1:], **options), arrays
 
 
+def any_matrices(draw: random.Random) -> tuple[Any, list[np.ndarray]]:
+    """Return a product of vectors, matrices and stacks of them, of axes that may not fit."""
+    function = draw.choice([np.matmul, np.vecdot, np.matvec, np.vecmat, np.dot, np.inner,
+                            lambda a, b: a @ b, np.add.outer, np.hypot.outer])  # fmt: skip
+    n, k, m = 4, draw.choice([1, 3]), draw.choice([1, 1, 5])
+    loops = [tuple(draw.choice([1, 2]) for _ in range(draw.choice([0, 0, 1, 2]))) for _ in "ab"]
+    cores = draw.choice(
+        [
+            ((n, k), (k, m)),
+            ((n, k), (k,)),
+            ((k,), (k, m)),
+            ((k,), (k,)),
+            ((n, k), (m, k)),
+            ((n, k), ()),
+            ((n, 3), (2,)),
+            ((0, k), (k,)),
+        ]
+    )
+    arrays = []
+    for before, core in zip(loops, cores, strict=True):
+        values = np.random.default_rng(draw.randrange(1 << 30)).normal(size=before + core) * 3
+        array = np.asarray(values).astype(draw.choice(DTYPES if draw.random() < 0.5 else ["f8"]))
+        turns = draw.random() < 0.3 and array.ndim
+        arrays.append(np.asfortranarray(array)[::-1] if turns else array)
+    first = draw.random() < 0.5
+
+    def call(a: Any, b: Any) -> Any:
+        return function(a + a, b) if first else function(a, b * 2)
+
+    return call, arrays
+
+
+@pytest.mark.parametrize("any_of", [any_call, any_matrices])
 @pytest.mark.parametrize("seed", every(8, range(40)))
-def test_any_sums_of_products_are_numpys(seed: int) -> None:
+def test_any_sums_of_products_are_numpys(seed: int, any_of: Any) -> None:
     launched = 0
     for k in range(40):
         draw = random.Random(f"{seed}-{k}")
-        function, arrays = any_call(draw)
+        function, arrays = any_of(draw)
         expected = outcome(function, *arrays)
         done = outcome(partial(record, function, backend="python"), *arrays)
         if isinstance(expected, type):

@@ -44,7 +44,7 @@ from gpusched.adapters.arrays import (
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.emit.operations import COMBINES, operation_of
+from gpusched.emit.operations import operation_of
 from gpusched.graph.functions import extremes, lanes, moments
 from gpusched.graph.functions.lonejoins import own_part, recorded_join, recorded_own_part
 from gpusched.graph.functions.partials import bare, ufunc_of
@@ -63,9 +63,10 @@ from gpusched.record import (  # noqa: F401
 )
 from gpusched.record.catalogue import LIBRARIES, has, learn, own, recorded_form
 from gpusched.record.chunk import LazyChunk, is_scalar, node_of, recorder_of
-from gpusched.record.handlers import METHODS, UFUNC_METHODS
+from gpusched.record.handlers import METHODS
 from gpusched.record.recorded import RecordedFunction, StandIn, recorder_among
 from gpusched.record.reductions import reduced
+from gpusched.record.ufuncs import is_recorded_method
 
 LIBRARIES["numba.np.ufunc.dufunc"] = "gpusched.kernels.vectorized"
 LIBRARIES["numba.core.registry"] = "gpusched.kernels.jitted"
@@ -405,15 +406,14 @@ def known(function: Any) -> bool:
     """
     function = bare(function)
     if isinstance(function, np.ufunc):
-        return operation_of(function) is not None
+        return operation_of(function) is not None or has(function, "recorded")
     if isinstance(function, RecordedFunction):
         return True
     if type(function) is methodcaller:
         return function.method in METHODS or function.method == "astype"
     owner = ufunc_of(function)
     if owner is not None:
-        joins = owner.__name__ in COMBINES and operation_of(owner) is not None
-        return joins and function.__name__ in UFUNC_METHODS and function.__name__ != "at"
+        return is_recorded_method(owner, function.__name__) and function.__name__ != "at"
     return has(function, "recorded")
 
 
