@@ -6,6 +6,7 @@ functions instead of those that make an array of what they are given, and of `nu
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import types
@@ -82,6 +83,8 @@ def _read(function: types.FunctionType) -> types.FunctionType:
         for name in looked_up(function.__code__)
         if name in function.__globals__
     }
+    # What is compiled looks for them where it imports, as the methods of arrays do.
+    names["__builtins__"] = vars(builtins)
     made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__,
                               function.__closure__)  # fmt: skip
     made.__kwdefaults__ = function.__kwdefaults__

@@ -82,6 +82,18 @@ def test_products_with_vectors_are_kernels_with_what_is_around(weights: tuple[in
     assert counts.launches == 4 and not counts.breaks
 
 
+def test_pairs_of_elements_are_computed_by_one_kernel() -> None:
+    x = array()[:, 0] * 2
+
+    def distances(block: np.ndarray) -> np.ndarray:
+        return np.abs(np.subtract.outer(block, block[0] + 1)).sum(axis=(0, 1))
+
+    own = x.map_blocks(distances, drop_axis=0, chunks=(8,), dtype=float)
+    for program in (own, np.hypot.outer(x[:, 0], x[0]) * 2 + 1):
+        counts = counted(program, rtol=1e-13)
+        assert counts.launches and {name for name, _ in counts.breaks} <= {"mul"}
+
+
 def test_products_of_matrices_are_left_to_blas() -> None:
     counts = counted(np.sqrt(abs((array() * 2 + 1) @ np.ones((8, 5)))), rtol=1e-13)
     assert [name for name, _ in counts.breaks] == ["matmul"]

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.plan.expression import UnrecordableError
+from gpusched.record.catalogue import NAMES
 from gpusched.record.handlers import HANDLERS, METHODS
 from tests.record.recording import assert_same, record
 
@@ -28,6 +29,8 @@ ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 """What follows an array in a call, of one function or the other."""
 
 Change = Callable[[Any], Any]
+CALLED = [getattr(np, name) for name in NAMES["pure"]["numpy"].split()]
+"""What is called between kernels; some of it has a handler, too."""
 
 
 def set_first(y: Any) -> Any:
@@ -56,7 +59,7 @@ def calls() -> dict[str, Change]:
     """
     found = dict(ITEMS)
     for k, (args, names) in enumerate(ARGUMENTS):
-        for function in HANDLERS.keys() - {np.empty_like}:
+        for function in {*HANDLERS, *CALLED} - {np.empty_like}:
             name = f"{function.__module__}.{function.__name__}"
             found[f"{name} {k}"] = lambda y, f=function, a=args, n=names: f(y, *a, **n)
             found[f"{name} of a list {k}"] = lambda y, f=function, a=args, n=names: f([y], *a, **n)

@@ -87,6 +87,11 @@ def test_results_are_numpy_s(name: str) -> None:
         assert_same(record(function, x, backend="python").result, expected, exact, 4)
 
 
+def test_numbers_of_a_function_s_own_are_weights() -> None:
+    check(lambda x: np.average(x * 2, axis=1, weights=np.arange(5)), numbers("f8"),
+          backend="python", ulp=8)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["sinc", "isneginf", "isposinf", "tril", "unwrap", "ptp"])
 def test_special_numbers_are_numpy_s(name: str) -> None:
     special = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.5, 3.0, -3.25, 1e300, -1e300, 5e-324]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.emit.operations import COMBINES, operation_of
+from gpusched.emit.operations import operation_of
 from gpusched.graph.functions import known  # noqa: F401  which imports all that fills HANDLERS
 from gpusched.graph.safety.kinds import (
     PLAIN,
@@ -36,6 +36,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
 from gpusched.record.handlers import HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
+from gpusched.record.ufuncs import is_recorded_method
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.outside import Outside
@@ -211,7 +212,7 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
 
 def _ufunc_method(ufunc: np.ufunc, name: str, args: list[Any]) -> Any:
     told = f"{ufunc.__name__}.{name}"
-    if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None:
+    if not is_recorded_method(ufunc, name):
         refuse(GraphBreak.OWN_CALLS, f"calls {told}, which is not recorded")
     if name == "at" and not (args and is_new(args[0])):
         refuse(GraphBreak.OWN_CHANGES, f"calls {told} of an array that is not new")
