@@ -47,8 +47,9 @@ def _of(word: str) -> frozenset[str]:
 
 
 FUNCTIONS = _of("functions")
-"""Their Python functions are recorded only if `gpusched.graph.functions.known` lists them: they are
-not the user's to change, and are not gone through."""
+"""Their Python functions are not the user's to change. A task's own function is recorded only if
+`gpusched.graph.functions.known` lists it; those that a user's function calls are gone through, too,
+such as `numpy.polynomial.polynomial.polyval`."""
 OBJECTS = _of("objects")
 """So are their objects that can be called."""
 KEPT = _of("kept")

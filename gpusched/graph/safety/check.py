@@ -99,8 +99,6 @@ class Examination:
     def function(self, function: types.FunctionType, args: list[Any] | None = None,
                  names: dict[str, Any] | None = None) -> None:  # fmt: skip
         """Go through a function, for some arguments or for any."""
-        if package(function) in FUNCTIONS:
-            refuse(GraphBreak.OWN_CALLS, f"calls {function.__name__}, a library's own function")
         if type(function.__globals__) is not dict:  # What another mapping has is its own affair.
             refuse(GraphBreak.OWN_OBJECTS, f"calls {function.__name__}, whose globals are no dict")
         self.outside.function(function)
@@ -514,11 +512,11 @@ class Code:
         try:
             self.whole.function(function, args, names)
         except Unsafe as error:
-            if (owner := package(function)) in NAMED and package(self.function) != owner:
+            owner = package(function)
+            if owner in (FUNCTIONS | NAMED) and package(self.function) != owner:
                 told = f"calls {name} of {owner}, which is not recorded"
                 raise Unsafe(GraphBreak.OWN_CALLS(told)) from None
-            library = package(function) in FUNCTIONS
-            told = error.reason if library else f"calls {name}, which {error.reason}"
+            told = f"calls {name}, which {error.reason}"
             raise Unsafe(error.reason.told(told), error.placed) from None
         return Kind.OTHER
 

@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from dask.core import flatten
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import operation_of
@@ -82,8 +83,8 @@ _MAKING = (
 _ARRAYS = (np.arange, np.empty, np.eye, np.full, np.identity, np.linspace, np.ones, np.zeros)
 """Of these, what makes an array."""
 _OTHERS = (
-    enumerate, filter, functools.reduce, map, max, min, np.asanyarray, np.asarray, np.errstate,
-    operator.getitem, reversed, sum, tuple, zip,
+    enumerate, filter, flatten, functools.reduce, map, max, min, np.asanyarray, np.asarray,
+    np.errstate, operator.getitem, reversed, sum, tuple, zip,
 )  # fmt: skip
 _LISTED = frozenset(map(id, (*_MAKING, *_OTHERS, *SCALARS)))
 """By identity: nothing is asked of objects that are not known."""
