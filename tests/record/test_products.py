@@ -1,4 +1,4 @@
-"""Sums of products along the axes of one operand are one kernel, with NumPy's values and dtypes."""
+"""Products, and their sums along the axes of one operand, are kernels with NumPy's values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpusched.record.products import Subscripts
-from tests.record.recording import check_error, outcome, record
+from tests.record.recording import assert_same, check_error, outcome, record
 from tests.tiers import every
 
 DTYPES = ["f8", "f4", "i4", "i8", "u1", "?", "f2", "c8"]
@@ -123,6 +123,20 @@ def test_products_of_matrices_are_left_to_blas() -> None:
     x = np.linspace(0, 1, 20).reshape(5, 4)
     done = record(lambda x: np.einsum("ij,kj->ik", x, x), x, backend="python")
     assert not done.plan.launches
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, w: np.einsum("ij,k->ijk", x * 2 + 1, w),
+    lambda x, w: np.einsum("ij,ik->ijk", x, x),
+    lambda x, w: np.einsum("i,j,kl", w, w, x) - 1,
+    lambda x, w: np.tensordot(w, x * 2 + 1, axes=0),
+])  # fmt: skip
+def test_products_that_are_not_added_up_are_one_kernel(function: Any) -> None:
+    x, w = np.linspace(0, 1, 20).reshape(5, 4), np.arange(-2, 3)
+    for given in (x, np.asfortranarray(x), x[::-1]):
+        done = record(function, given, w, backend="python")
+        assert_same(done.result, function(given, w))
+        assert len(done.plan.launches) == 1
 
 
 def test_no_errors_are_reported_where_numpy_reports_none() -> None:
