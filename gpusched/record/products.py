@@ -150,7 +150,8 @@ def _einsum(recorder: Recorder, subscripts: Any, /, *operands: Any, dtype: Any =
 def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
     """Record what `numpy.tensordot` does along all axes of one of the arrays."""
     try:
-        return _contracted(recorder, a, b, axes)
+        found = _contracted(recorder, a, b, axes)
+        return LazyChunk(recorder, node_of(found), fresh=True)  # an array, also without axes
     except UnfusibleError as reason:
         return _by_library(recorder, reason, _tensordot_by_library, (a, b, axes), {})
 
@@ -235,6 +236,8 @@ def _summed(recorder: Recorder, subscripts: Any, operands: tuple[Any, ...], dtyp
 
 def _contracted(recorder: Recorder, a: Any, b: Any, axes: Any) -> Any:
     wanted = _joined_dtype((a, b), None)
+    if a.size == b.size == 1:  # BLAS adds no zero to their product, which may be a negative one.
+        raise UnfusibleError(GraphBreak.OPERAND, "operands of one element each")
     if type(axes) is int:
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     try:

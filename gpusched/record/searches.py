@@ -20,7 +20,7 @@ from gpusched.emit.operations import SEARCHED
 from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, compute, node_operand, operand, viewed
+from gpusched.record.chunk import LazyChunk, compute, node_of, node_operand, operand, viewed
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 
@@ -55,7 +55,8 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: A
     places = np.ndindex(values.shape)
     each = [element == viewed(LazyChunk(recorder, values), itemgetter((*k, ...))) for k in places]
     found = reduce(np.logical_or, each)
-    return ~found if invert else found
+    found = ~found if invert else found
+    return LazyChunk(recorder, node_of(found), fresh=True)  # an array, also without axes
 
 
 @own("portable")

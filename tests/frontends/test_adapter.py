@@ -26,6 +26,8 @@ from gpusched.graph.frontends.counterparts import (
     digest_of,
 )
 from gpusched.graph.programs.program import Program
+from gpusched.store import processors
+from gpusched.store.statistics import reset_statistics, statistics
 
 MOVED = "has moved or changed upstream: see gpusched/graph/frontends/adapter.py"
 
@@ -453,3 +455,24 @@ def test_an_axis_of_dask_array_may_have_no_chunk() -> None:
     with gpusched.enable():
         found = program.compute(scheduler="sync")
     assert found.shape == expected.shape
+
+
+def test_dask_array_need_not_know_what_a_users_function_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It calls the function without axes to find out, if anybody wants to know."""
+    package = pytest.importorskip("dask_array")
+    monkeypatch.setattr(processors, "interpreted", lambda: True)
+    x = package.from_array(np.arange(96.0).reshape(8, 12), chunks=(4, 6))
+
+    def spread(block: Any, axis: Any) -> Any:
+        return block.max(axis=axis) - block.min(axis=axis)
+
+    coarse = package.coarsen(spread, x * 2 + 1, {0: 2, 1: 3})
+    for program in (coarse, coarse[::-1], coarse.map_blocks(np.negative, dtype=float)):
+        with gpusched.disable():
+            expected = program.compute(scheduler="sync")
+        with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+            reset_statistics()
+            np.testing.assert_array_equal(program.compute(scheduler="sync"), expected)
+        assert statistics().fused_tasks == statistics().tasks > 0

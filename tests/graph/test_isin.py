@@ -32,11 +32,12 @@ def test_any_values_are_found_as_numpy_finds_them(seed: int) -> None:
         options = draw.choice([{}, {"invert": True}, {"assume_unique": True}, {"kind": "sort"}])
 
         def function(x: Any, given: Any = given, options: Any = options) -> Any:
-            return np.isin(x * x, given, **options), np.isin(x, x[0, :2])
+            whole = np.isin(x * x, given, **options), np.isin(x, x[0, :2])
+            return *whole, np.isin(x.max(), given, **options), np.isin(x[0, 0], x[0])
 
         for found, expected in zip(record(function, x, backend="python").result, function(x),
                                    strict=True):  # fmt: skip
-            assert found.dtype == expected.dtype
+            assert type(found) is type(expected) and found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected, err_msg=f"{k} {given} {options}")
 
 

@@ -96,6 +96,7 @@ def test_any_sums_of_products_are_numpys(seed: int, any_of: Any) -> None:
         if isinstance(expected, type):
             assert done is expected
             continue
+        assert type(done.result) is type(expected)
         assert done.result.dtype == expected.dtype and done.result.shape == expected.shape
         rtol = 1e-2 if expected.dtype == "f2" else 1e-5
         np.testing.assert_allclose(done.result, expected, rtol=rtol, atol=10 * rtol, err_msg=str(k))
@@ -117,6 +118,18 @@ def test_weights_are_read_with_what_they_are_for(function: Any) -> None:
     done = record(function, x, w, backend="python")
     np.testing.assert_allclose(done.result, function(x, w), rtol=1e-14)
     assert len(done.plan.launches) == 1
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: np.tensordot(x + x, x, axes=((0, 1), (0, 1))),
+    lambda x: np.tensordot(x[:1, 0] + x[:1, 0], x[0, :1], axes=1),
+    lambda x: np.tensordot(-x[:1, :1], x[3:, 3:], axes=2),
+])  # fmt: skip
+def test_products_along_all_axes_are_arrays_without_axes(function: Any) -> None:
+    x = np.linspace(3, 0, 16).reshape(4, 4)
+    found = record(function, x, backend="python").result
+    assert type(found) is np.ndarray and found.flags.writeable
+    assert_same(found, function(x), 2)
 
 
 def test_products_of_matrices_are_left_to_blas() -> None:

@@ -93,9 +93,8 @@ class _Layers:
         """
         if isinstance(node, FinalizeCompute) or self._end(node) is None:
             return True
-        # Some have several results for each chunk, as decompositions of matrices do.
-        several = node._meta if type(node._meta) is tuple else (node._meta,)
-        return all(isinstance(m, np.generic) or typename(type(m)) in PLAIN for m in several)
+        kinds = _kinds_of(node)
+        return all(isinstance(m, np.generic) or typename(type(m)) in PLAIN for m in kinds)
 
     def _end(self, node: Any) -> FrontEnd | None:
         return next((end for end in self._ends if isinstance(node, end.array)), None)
@@ -177,9 +176,24 @@ def _same_chunks(name: str, node: Any) -> Layer:
     return MaterializedLayer({(name, *k): Alias((name, *k), (node._name, *k)) for k in blocks})
 
 
+def _kinds_of(node: Any) -> tuple[Any, ...]:
+    """Return empty arrays of the kinds of an expression's chunks; none where that is not known.
+
+    Some have several results for each chunk, as decompositions of matrices do. Of what a user's
+    function returns, dask-array asks the function itself, which may not take what it is given then:
+    `coarsen` gives it no axes. Nothing is computed with the answer, so that dask-array's own tasks
+    run without one.
+    """
+    try:
+        meta = node._meta
+    except Exception:  # noqa: BLE001  the user's own, where dask-array may not ask
+        return ()
+    return meta if type(meta) is tuple else (meta,)
+
+
 def _described(node: Any) -> dict[str, Any] | None:
     """Return what dask.array notes of an array at its layer; None where that is not known."""
-    if isinstance(node, FinalizeCompute) or node._meta is None:
+    if isinstance(node, FinalizeCompute) or all(kind is None for kind in _kinds_of(node)):
         return None
     return {
         "shape": node.shape,
