@@ -25,10 +25,6 @@ def picky(x: Any) -> Any:
     return np.sqrt(abs(x)) + 1
 
 
-def spread(x: Any, axis: Any) -> Any:
-    return x.max(axis=axis) - x.min(axis=axis)
-
-
 PROGRAMS: dict[str, Program] = {
     "chain": lambda da, x: da.sqrt(abs(x)) * 2 + x**2 - 1,
     "sum": lambda da, x: ((x - 0.5) ** 2).sum(),
@@ -64,8 +60,6 @@ FURTHER: dict[str, Program] = {
     # Small graphs keep the chains that dask makes, which the front ends make differently.
     "cumsum": lambda da, x: (x.rechunk((50, 50)) * 2 + 1).cumsum(axis=0),
     "coarsen": lambda da, x: da.coarsen(np.mean, x * 2 + 1, {0: 2, 1: 5}) - 1,
-    # dask-array calls the function without axes to see what it returns, if anybody wants to know.
-    "coarsen by a function": lambda da, x: da.coarsen(spread, x * 2 + 1, {0: 2, 1: 5}),
     "select": lambda da, x: da.select([x > 1, x > 0], [x * 2, x + 1], 0.5) + 1,
     "gradient": lambda da, x: da.gradient(x * 2 + 1, axis=0),
     "isnull": lambda da, x: ~da.isnull(x * 2 + 1),
