@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from functools import partial, reduce
-from itertools import compress
 from operator import add
 from string import ascii_letters, ascii_uppercase
 from typing import Any
@@ -19,7 +18,7 @@ from gpusched.backends.libraries import called
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF, SUPPORTED
-from gpusched.plan.expression import Apply, UnfusibleError
+from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own, shown_name
 from gpusched.record.chunk import LazyChunk, compute, node_of, node_operand
 from gpusched.record.handlers import records, records_gufunc
@@ -159,19 +158,21 @@ def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
 @records(np.dot, method="dot")
 def _dot(recorder: Recorder, a: Any, b: Any) -> Any:
     """Record what `numpy.dot` does along all axes of one of the arrays."""
-    if not np.ndim(a) or not np.ndim(b):
-        raise UnfusibleError(GraphBreak.OPERAND, "products with a number")
-    _must_be_computed(recorder, a, b)
-    return _contracted(recorder, a, b, (-1, -2 if np.ndim(b) > 1 else -1))
+    return _along_last(recorder, a, b, -2 if np.ndim(b) > 1 else -1)
 
 
 @records(np.inner)
 def _inner(recorder: Recorder, a: Any, b: Any) -> Any:
     """Record what `numpy.inner` does along all axes of one of the arrays."""
+    return _along_last(recorder, a, b, -1)
+
+
+def _along_last(recorder: Recorder, a: Any, b: Any, axis: int) -> Any:
+    """Return products added up along the last axis of one array and an axis of the other."""
     if not np.ndim(a) or not np.ndim(b):
         raise UnfusibleError(GraphBreak.OPERAND, "products with a number")
     _must_be_computed(recorder, a, b)
-    return _contracted(recorder, a, b, (-1, -1))
+    return _contracted(recorder, a, b, (-1, axis))
 
 
 def _of_ufunc(ufunc: np.ufunc, /, recorder: Recorder, a: Any, b: Any) -> Any:
@@ -188,11 +189,11 @@ def _multiplied(ufunc: np.ufunc, recorder: Recorder, a: Any, b: Any) -> Any:
     wanted = _joined_dtype((a, b), None)
     _must_be_computed(recorder, a, b)
     found = Subscripts.of_ufunc(ufunc.signature or "", a.ndim, b.ndim)
-    given = [_repeated(each, labels, other, others) for each, labels, other, others in
-             ((a, found.operands[0], b, found.operands[1]),
-              (b, found.operands[1], a, found.operands[0]))]  # fmt: skip
-    (first, second), labels = zip(*given, strict=True)
-    return _products(recorder, Subscripts(tuple(labels), found.result), (first, second), wanted)
+    of_a, of_b = found.operands
+    first, of_first = _repeated(a, of_a, b, of_b)
+    second, of_second = _repeated(b, of_b, a, of_a)
+    labels = Subscripts((of_first, of_second), found.result)
+    return _products(recorder, labels, (first, second), wanted)
 
 
 def _must_be_computed(recorder: Recorder, a: Any, b: Any) -> None:
@@ -202,7 +203,7 @@ def _must_be_computed(recorder: Recorder, a: Any, b: Any) -> None:
     """
     larger = max(a, b, key=np.size)
     node = node_of(larger) if isinstance(larger, LazyChunk) else None
-    if not isinstance(node, Apply) or id(node) in recorder.done:
+    if node is None or not recorder.is_to_be_computed(node):
         raise UnfusibleError(GraphBreak.NO_GAIN, "a product of arrays that are there")
 
 
@@ -212,12 +213,15 @@ def _repeated(array: Any, labels: str, other: Any, others: str) -> tuple[Any, st
     The axes that a ufunc goes through have capital letters.
     """
     lengths = dict(zip(others, other.shape, strict=True))
-    kept = [not (label.isupper() and n == 1 != lengths.get(label, 1))
-            for label, n in zip(labels, array.shape, strict=True)]  # fmt: skip
-    if all(kept):
-        return array, labels
-    index = tuple([slice(None) if each else 0 for each in kept])
-    return array[index], "".join(compress(labels, kept))
+    shown = {label for label, n in zip(labels, array.shape, strict=True)
+             if label.isupper() and n == 1 != lengths.get(label, 1)}  # fmt: skip
+    return _first_along(shown, array, labels) if shown else (array, labels)
+
+
+def _first_along(axes: set[str], array: Any, labels: str) -> tuple[Any, str]:
+    """Return what is first along some axes of an operand, and the labels of its other axes."""
+    index = tuple([0 if label in axes else slice(None) for label in labels])
+    return array[index], "".join([label for label in labels if label not in axes])
 
 
 for _ufunc in (np.matmul, *(getattr(np, name) for name in ("vecdot", "matvec", "vecmat")
@@ -300,13 +304,11 @@ def _products(recorder: Recorder, found: Subscripts, operands: tuple[Any, ...],
 def _without(single: set[str], recorder: Recorder, found: Subscripts, operands: tuple[Any, ...],
              dtype: np.dtype) -> LazyChunk:  # fmt: skip
     """Return products of operands without axes of one element, as a matrix of one column has."""
-    kept = [[label not in single for label in labels] for labels in (*found.operands, found.result)]
-    *labels, result = ["".join(compress(each, some)) for each, some
-                       in zip((*found.operands, found.result), kept, strict=True)]  # fmt: skip
-    given = tuple([each[tuple([slice(None) if k else 0 for k in some])]
-                   for each, some in zip(operands, kept, strict=False)])  # fmt: skip
-    products = _products(recorder, Subscripts(tuple(labels), result), given, dtype)
-    view = products[tuple([slice(None) if k else None for k in kept[-1]])]
+    given = [_first_along(single, *each) for each in zip(operands, found.operands, strict=True)]
+    left, labels = zip(*given, strict=True)
+    result = "".join([label for label in found.result if label not in single])
+    products = _products(recorder, Subscripts(labels, result), left, dtype)
+    view = products[tuple([None if label in single else slice(None) for label in found.result])]
     return LazyChunk(recorder, node_of(view), fresh=True)
 
 

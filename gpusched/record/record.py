@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 
 import numpy as np
 
@@ -382,6 +382,10 @@ class Recorder:
                 self.compute_early()
             self.flush([node for key, node in missing.items() if key not in self.done])
         return [self.done[id(node)] for node in nodes]
+
+    def is_to_be_computed(self, node: Node) -> TypeGuard[Apply]:
+        """Return whether a node is an operation whose result is not there yet."""
+        return isinstance(node, Apply) and id(node) not in self.done
 
     def array(self, node: Node) -> Any:
         """Return the value of `node`."""

@@ -215,7 +215,7 @@ def _is_alone(recorder: Recorder, node: Node, axes: tuple[int, ...]) -> bool:
     So it is where dask joins the results of chunks of which there is one: rolling means of 30 MB
     read and write 234 MB so, and 293 with one more kernel.
     """
-    computed = isinstance(node, Apply) and id(node) not in recorder.done
+    computed = recorder.is_to_be_computed(node)
     return computed and node.dtype.kind in "biuf" and all(node.shape[k] == 1 for k in axes)
 
 

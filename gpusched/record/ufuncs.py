@@ -56,14 +56,14 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
     if method == "__call__" and out is not None and out[0] is chunk and len(kwargs) == 1:
         return _update(recorder, chunk, ufunc, inputs)
     try:
-        if method == "__call__" and kwargs.keys() <= {"dtype"} and ufunc not in GUFUNCS:
+        if method == "__call__" and ufunc in GUFUNCS:
+            found = honoured(GUFUNCS[ufunc], recorder, *inputs, **kwargs)
+            return noted(recorder, found, ufunc, inputs, kwargs)
+        if method == "__call__" and kwargs.keys() <= {"dtype"}:
             operator = None if kwargs else OF_INTEGERS.get(ufunc)
             if operator is not None and all(map(_is_integer, inputs)):
                 return compute(recorder, operator, inputs, {})
             found = elementwise(recorder, ufunc, inputs, kwargs.get("dtype"))
-            return noted(recorder, found, ufunc, inputs, kwargs)
-        if method == "__call__" and ufunc in GUFUNCS:
-            found = honoured(GUFUNCS[ufunc], recorder, *inputs, **kwargs)
             return noted(recorder, found, ufunc, inputs, kwargs)
         if is_recorded_method(ufunc, method) and (method == "outer" or inputs[0] is chunk):
             return honoured(UFUNC_METHODS[method], inputs[0], ufunc, *inputs[1:], **kwargs)

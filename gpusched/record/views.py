@@ -116,7 +116,7 @@ def _pushed(recorder: Recorder, node: Node, shape: tuple[int, ...], change: Chan
     if isinstance(node, Scalar | Table):
         return node
     if id(node) not in moved:
-        if isinstance(node, Apply) and id(node) not in recorder.done:
+        if recorder.is_to_be_computed(node):
             if not recorder.enforces:  # An error may be raised for what is cut off.
                 recorder.views.again.add(id(node))
             arguments = tuple(_pushed(recorder, a, shape, change, moved) for a in node.arguments)
