@@ -13,7 +13,7 @@ import pytest
 import gpusched
 from gpusched.graph import enable
 from gpusched.graph.running.inputs import PAYS_ONCE
-from gpusched.graph.running.segment import KINDS, OTHER_KINDS, OTHERS
+from gpusched.graph.running.segment import NEW_KIND, OTHER_KINDS, UNUSED
 from gpusched.plan import plan
 from gpusched.store.statistics import reset_statistics, statistics
 
@@ -107,7 +107,7 @@ def test_functions_are_recorded_for_one_chunk_where_that_pays(pays: bool, misses
 
 
 def test_kinds_that_do_not_come_again_are_not_recorded(misses: list) -> None:
-    lengths = tuple(range(20, 20 + 3 * KINDS))
+    lengths = tuple(range(20, 20 + 3 * UNUSED))
     x = da.from_array(np.random.default_rng(0).normal(size=sum(lengths)), chunks=(lengths,))
     recorded, apart = [], []
     with dask.config.set({"gpusched.fusion.minimum-elements": 10}):
@@ -116,8 +116,8 @@ def test_kinds_that_do_not_come_again_are_not_recorded(misses: list) -> None:
             np.testing.assert_allclose(np.exp(x * 2 + 1).compute(), np.exp(x.compute() * 2 + 1))
             counts = statistics()
             recorded.append(sum(counts.recorded.values()))
-            apart.append(counts.breaks["mul", OTHERS])
-    assert recorded == [KINDS, 2 * KINDS, 0] and apart == [2 * KINDS, 0, 0]
+            apart.append(counts.breaks["mul", NEW_KIND])
+    assert recorded == [UNUSED, 2 * UNUSED, 0] and apart == [2 * UNUSED, 0, 0]
     with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
         reset_statistics()
         np.sqrt(np.abs(x) + 1).compute()
@@ -125,9 +125,9 @@ def test_kinds_that_do_not_come_again_are_not_recorded(misses: list) -> None:
 
 
 def test_a_kind_among_others_that_comes_again_is_recorded_at_once(misses: list) -> None:
-    lengths = tuple(n for k in range(2 * KINDS) for n in (20 + k, 19, 19))
+    lengths = tuple(n for k in range(2 * UNUSED) for n in (20 + k, 19, 19))
     x = da.from_array(np.random.default_rng(0).normal(size=sum(lengths)), chunks=(lengths,))
     with dask.config.set({"gpusched.fusion.minimum-elements": 10}):
         np.sinh(x * 2 + 1).compute()
     counts = statistics()
-    assert sum(counts.recorded.values()) == 2 * KINDS + 1 and not sum(counts.breaks.values())
+    assert sum(counts.recorded.values()) == 2 * UNUSED + 1 and not sum(counts.breaks.values())

@@ -49,7 +49,8 @@ class Remembered:
         self.lasts = True
         """Whether what came of each recording has been kept."""
         self.unused = 0
-        """How many more plans have been made than used again, of late."""
+        """How many more plans have been made than used again, of late; threads that count at once
+        may miss one."""
         self._recorded: dict[Any, threading.Event] = {}
         """By the kind of inputs that are being recorded: set when it is known what comes of it."""
 

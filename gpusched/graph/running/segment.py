@@ -33,6 +33,7 @@ from gpusched.graph.running.decisions import (
 )
 from gpusched.graph.running.division import Steps
 from gpusched.graph.running.inputs import (
+    ONCE,
     describe,
     first_device,
     flat,
@@ -63,12 +64,12 @@ holds, what is before the call and after it have plans of their own from then on
 made once for each chunk: sums of half of 80 MB, chosen by a mask, take 91 ms of processor time so,
 and 188 where each chunk runs by a plan in vain."""
 
-KINDS = 16
+UNUSED = 16
 """How many more plans are made than used again before those of small chunks wait until inputs of
 their kind come again, which is rare for lengths that a mask decides. What follows a mask took plain
 dask's processor time 1.5 times for chunks of 10K elements, 1.8 of 50K and 200K, with a plan for
 each length."""
-OTHERS = GraphBreak.SMALL_CHUNKS("small chunks, each of another kind: recorded if it comes again")
+NEW_KIND = GraphBreak.SMALL_CHUNKS("small chunks, each of another kind: recorded if it comes again")
 
 NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 """Why a task whose arrays could be moved to the device runs on the host."""
@@ -309,7 +310,7 @@ class Segment:
         others: Plans | None = None
         if type(found) is Plans:
             if self._replayed(found, key, inputs, registers):
-                if remembered.unused:
+                if remembered.unused > 0:
                     remembered.unused -= 1
                 return None
             if self.apart:
@@ -626,13 +627,12 @@ class Segment:
         Where kinds of inputs have not come again, as lengths that values decide may not, calls on
         small chunks of another kind are recorded when it does.
         """
-        reason = self.obstacle(inputs, key)
+        reason = self.obstacle(inputs, key, once=self.remembered.unused >= UNUSED)
         if reason is None:
-            may_come_once = self.remembered.unused >= KINDS
-            if not may_come_once or self.obstacle(inputs, key, once=True) is None:
-                return None
+            return None
+        if reason is ONCE and not self.varies:
             self.remembered.add(key, AWAITED)
-            return Direct(self.operation(0), OTHERS)
+            return Direct(self.operation(0), NEW_KIND)
         found = Direct(self.operation(0), reason)
         if not replaced():
             self.remembered.add(key, found)
