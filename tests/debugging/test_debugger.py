@@ -150,7 +150,9 @@ def test_a_functions_own_call_is_stopped_at(
     assert "-> result = sorted_rows(a)" in shown
     assert "sorted_rows()\n-> return np.apply_along_axis(np.sort, 1, block * 3 - 1)" in shown
     told = capsys.readouterr().err
-    told_of = "gpusched.debug: sorted_rows is not fused: your function calls apply_along_axis, which"
+    told_of = (
+        "gpusched.debug: sorted_rows is not fused: your function calls apply_along_axis, which"
+    )
     assert told.startswith(told_of)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpusched.backends.cache import kernels
 from gpusched.breaks import GraphBreak
-from gpusched.graph import enable, fusible
+from gpusched.graph import enable
 from gpusched.graph.running.traced import ALONE
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
 

@@ -54,7 +54,7 @@ class Traits:
     little: bool = False
     """Whether it is a function of the user's that is shown to be safe, and holds no arrays."""
     between: bool = False
-    """Whether it calls what is no kernel, between kernels."""
+    """Whether it calls what no kernel computes, between kernels."""
 
 
 class Functions:
