@@ -44,6 +44,7 @@ TRAITS = {
     "quick": "takes no longer than to write its result, and changes nothing",
     "lean": "allocates no more than its result, but for a few KiB",
     "fresh": "has a result that shares memory with nothing",
+    "changes": "changes its first argument",
     "pure": "changes nothing, unless an argument such as `out` asks for it",
     "examined": "is gone through as the user's functions are, since it calls one of these",
 }

@@ -17,7 +17,7 @@ from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.plan.plan import Register, changed, is_named, items, of_items
 from gpusched.record import parts
 from gpusched.record.branches import truth
-from gpusched.record.catalogue import why_changing, why_method_changing
+from gpusched.record.catalogue import has, why_changing, why_method_changing
 from gpusched.record.compound import Box, Compound
 from gpusched.record.handlers import (
     HANDLERS,
@@ -177,6 +177,9 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         with recording(self._recorder) as recorder:
             args, kwargs = kept(recorder, args), kept(recorder, kwargs)
+            if kwargs.get("out") is not None and has(func, "pure"):
+                given = {name: value for name, value in kwargs.items() if name != "out"}
+                return SPECIAL["out"](recorder, func, args, given, kwargs["out"])
             handler = HANDLERS.get(func)
             try:
                 if handler is None:

@@ -70,6 +70,17 @@ def records_gufunc(ufunc: np.ufunc) -> Callable[[Handler], Handler]:
     return register
 
 
+def records_change(function: Callable[..., Any]) -> Callable[[Handler], Handler]:
+    """Return a decorator of what records a function that changes its first argument."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS[function] = handler
+        learn([function], "changes")
+        return handler
+
+    return register
+
+
 def records_method(*names: str) -> Callable[[Handler], Handler]:
     """Return a decorator of what records methods of arrays alone."""
 

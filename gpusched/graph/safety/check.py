@@ -43,7 +43,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.graph.safety.listed import Unsafe, described, refuse
 from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import codes, instructions
-from gpusched.record.catalogue import CHANGING
+from gpusched.record.catalogue import CHANGING, has
 from gpusched.record.chunk import LackingError
 from gpusched.record.handlers import UFUNC_METHODS
 
@@ -147,7 +147,7 @@ class Examination:
             if is_format(value):
                 refuse(GraphBreak.OWN_CODE, "uses a string with %, which may format another")
         else:
-            if not listed.is_listed(value) or value is np.errstate:
+            if not listed.is_listed(value) or value is np.errstate or has(value, "changes"):
                 refuse(GraphBreak.OWN_OBJECTS, f"uses {described(Known(value, name))}")
             self.calls(value)
             self._passed[listed.called_name(value)] = min(
@@ -452,7 +452,7 @@ class Code:
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
             asked = name in names and names[name] != Known(least)
-            if asked and (name != "copy" or listed.is_changed_by(callee)):
+            if asked and not listed.is_harmless(callee, name, names[name]):
                 refuse(GraphBreak.OWN_ARGUMENTS, f"calls {listed.said(callee)} with {name}=")
         if isinstance(callee, Known) and callee.value is isinstance and len(args) == 2:
             self.use(args[0])
