@@ -485,6 +485,8 @@ def operand(recorder: Recorder, value: Any) -> Any:
         return value
     if type(value) is np.ndarray:
         return recorder.constant(value)
+    if type(value) in (list, tuple) and all(type(each) in PYTHON_SCALARS for each in items(value)):
+        return recorder.constant(np.asarray(value))
     raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.kinds import (
+    GRIDS,
     Filling,
     Items,
     Kind,
@@ -278,6 +279,9 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if number is not None and -len(items) <= number < len(items):
         return code.push(items[number])
+    if isinstance(owner, Known) and any(owner.value is each for each in GRIDS):
+        code.use(index)
+        return code.push(Kind.NEW)
     code.use(owner, index)
     return code.push(Kind.ARRAY if owner is Kind.ARRAY and index is Kind.MASK else Kind.OTHER)
 

@@ -116,6 +116,10 @@ ATTRIBUTES = dict.fromkeys(
 """Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 
 
+GRIDS = (np.mgrid, np.ogrid)
+"""What makes new arrays of the numbers that it is indexed by."""
+
+
 def is_constant(value: Any) -> bool:
     """Return whether a value is a constant, a NumPy scalar's type, or a tuple of such."""
     if type(value) in (tuple, frozenset):

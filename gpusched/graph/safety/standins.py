@@ -202,7 +202,7 @@ def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
 def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of chunks, or of numbers if it does not warn of any."""
     plain = _is_quiet(function) and len(args) <= 2 and kwargs.keys() <= {"axis"}
-    if not (plain or chunks_in((args, kwargs))):
+    if not (plain or function in _OF_PLACES or chunks_in((args, kwargs))):
         _refuse(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} without a chunk"))
     return function(*args, **kwargs)
 
@@ -212,6 +212,9 @@ _NUMPY = frozenset(map(type, HANDLERS))
 _ASKING = {np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.ndim, np.result_type,
            np.shape, np.size}  # fmt: skip
 """Those that compute nothing."""
+_OF_PLACES = {np.broadcast_arrays, np.diag_indices_from, np.ix_, np.meshgrid, np.ravel_multi_index,
+              np.tril_indices_from, np.triu_indices_from, np.unravel_index}  # fmt: skip
+"""Those that make places, and arrangements of numbers, whatever they are asked for."""
 _QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round, np.sum}
 
 
