@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
+from gpusched.plan.expression import Node
+from gpusched.record.assignments import changed
 from gpusched.record.chunk import LazyChunk, compute, is_scalar, recorder_of
 from gpusched.record.handlers import records_change, records_method, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
@@ -38,19 +40,28 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     name = function.__name__
     if type(out) is not LazyChunk:
         recorder.stop(GraphBreak.CHANGES(f"calls {name} with out="))
-    _must_be_own(out)
+    whole = _whole(out)
     if where is not True:
         args = tuple(_guarded(recorder, each, where) for each in args)
     found = function(*args, **kwargs)
     # Functions of other kinds compute in the dtype of what they write to.
     casting = "same_kind" if isinstance(function, np.ufunc) else "no"
-    _write(out, found, where, casting)
+    _write(whole, out, found, where, casting)
     return out
 
 
-def _must_be_own(array: LazyChunk) -> None:
-    if not array._fresh or not array.shape:
+def _whole(array: LazyChunk) -> LazyChunk:
+    """Return the array of the function's own that a change is one of: itself, or what it shows."""
+    if not array.whole._fresh or not array.shape:
         recorder_of(array).stop(GraphBreak.CHANGES("changes a chunk in place"))
+    return array.whole
+
+
+def _becomes(whole: LazyChunk, array: LazyChunk, node: Node) -> None:
+    """Give a chunk another value, and what it shows a part of if it is not the whole itself."""
+    array._node = node
+    changed(recorder_of(array), array)
+    whole._fresh = True  # if what the value is computed by was given it
 
 
 def _guarded(recorder: Recorder, value: Any, mask: Any) -> Any:
@@ -62,10 +73,11 @@ def _guarded(recorder: Recorder, value: Any, mask: Any) -> Any:
     return np.where(mask, value, value.dtype.type(1))
 
 
-def _write(array: LazyChunk, value: Any, mask: Any = True, casting: Any = "same_kind") -> None:
+def _write(whole: LazyChunk, array: LazyChunk, value: Any, mask: Any = True,
+           casting: Any = "same_kind") -> None:  # fmt: skip
     """Record that an array has another value from now on, or where a mask chooses its elements.
 
-    It must be the function's own, and is so again if what the value is computed by was given it.
+    `whole` is what `_whole` returned before the value was computed.
     """
     recorder = recorder_of(array)
     number = type(value) in PYTHON_SCALARS
@@ -88,8 +100,7 @@ def _write(array: LazyChunk, value: Any, mask: Any = True, casting: Any = "same_
         new = np.where(mask, new, array)
     if type(new) is not LazyChunk or is_scalar(new) or new.dtype != array.dtype:
         recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
-    array._node = new._node
-    array._fresh = True
+    _becomes(whole, array, new._node)
 
 
 _SCALARS = {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
@@ -105,8 +116,7 @@ def _copied(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
             where: Any = True) -> None:  # fmt: skip
     if type(dst) is not LazyChunk:
         recorder.stop(GraphBreak.CHANGES("calls copyto, which may change its arguments"))
-    _must_be_own(dst)
-    _write(dst, src, where, casting)
+    _write(_whole(dst), dst, src, where, casting)
 
 
 @records_change(np.putmask)
@@ -123,11 +133,10 @@ def _on_a_copy(function: Callable[..., Any], /, recorder: Recorder, array: Any, 
         recorder.stop(
             GraphBreak.CHANGES(f"calls {function.__name__}, which may change its arguments")
         )
-    _must_be_own(array)
+    whole = _whole(array)
     recorder.broke(function.__name__, GraphBreak.NO_KERNEL("no kernel for this function"))
     found = compute(recorder, partial(_changed, function), (array, *args), kwargs)
-    array._node = found._node
-    array._fresh = True
+    _becomes(whole, array, found._node)
 
 
 def _changed(function: Callable[..., Any], array: np.ndarray, *args: Any, **kwargs: Any) -> Any:
@@ -148,11 +157,9 @@ def _fill(recorder: Recorder, array: LazyChunk, value: Any) -> None:
 
 @records_method("sort")
 def _sort(recorder: Recorder, array: LazyChunk, axis: Any = -1, kind: Any = None) -> None:
-    _must_be_own(array)
-    _write(array, np.sort(array, axis=axis, kind=kind))
+    _write(_whole(array), array, np.sort(array, axis=axis, kind=kind))
 
 
 @records_method("partition")
 def _partition(recorder: Recorder, array: LazyChunk, kth: Any, axis: Any = -1) -> None:
-    _must_be_own(array)
-    _write(array, np.partition(array, kth, axis=axis))
+    _write(_whole(array), array, np.partition(array, kth, axis=axis))

@@ -176,7 +176,7 @@ def complex_parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
     """Return the parts of a complex chunk, which are views of it in NumPy."""
     if not isinstance(val, LazyChunk) or val.dtype.kind != "c":
         raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
-    val._fresh = False
+    val.lend()
     return parts_of(val._recorder, val._node, parts.apart)
 
 

@@ -97,7 +97,9 @@ def _only(a: Any, where: Any, neutral: Any) -> Any:
 def _start(initial: Any, dtype: np.dtype) -> Any:
     """Return the number that a reduction starts from, in the dtype of its result."""
     known = type(initial) in PYTHON_SCALARS or isinstance(initial, np.generic)
-    if not known or np.result_type(initial, dtype) != dtype:
+    # Sums of negative zeros are zero where they start from another one.
+    negative = known and initial == 0 and math.copysign(1, np.real(initial)) < 0
+    if not known or negative or np.result_type(initial, dtype) != dtype:
         raise UnfusibleError(GraphBreak.OPTION, f"initial={initial!r}")
     try:
         return dtype.type(initial)

@@ -210,7 +210,7 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
     owner, name = called.owner, called.name
     if isinstance(owner, Known):
         return _ufunc_method(owner.value, name, args)
-    if name in CHANGING and owner is not Kind.NEW:
+    if name in CHANGING and not is_new(owner):
         refuse(GraphBreak.OWN_CHANGES, f"changes by {name} what others may see")
     if len(args) > method_limit(name):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with out=")
@@ -218,7 +218,7 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
     if name == "copy":
-        return Kind.NEW  # It may be a list's.
+        return owner if owner is Kind.ARRAY else Kind.NEW  # It may be a list's.
     return Kind.ARRAY if copies or method_has(name, "fresh") else Kind.OTHER
 
 
