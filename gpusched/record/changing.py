@@ -44,6 +44,7 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     if where is not True:
         args = tuple(_guarded(recorder, each, where) for each in args)
     found = function(*args, **kwargs)
+    recorder.asks(out, *args)
     # Functions of other kinds compute in the dtype of what they write to.
     casting = "same_kind" if isinstance(function, np.ufunc) else "no"
     _write(whole, out, found, where, casting)
