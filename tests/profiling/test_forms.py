@@ -62,6 +62,8 @@ def test_trace_follows_the_trace_event_format(tmp_path: Path) -> None:
             assert each["s"] in ("g", "p", "t")
     assert used <= named["thread_name"]
     assert {pid for pid, _ in used} == {pid for pid, _ in named["process_name"]}
+    # Perfetto takes these for the main thread, and draws them as one.
+    assert not [(pid, tid) for pid, tid in used if tid in (0, pid)]
     spans = {each["cat"]: each for each in found["traceEvents"] if each["ph"] == "X"}
     assert spans.keys() == set(KINDS)
     assert (spans["kernel"]["ts"], spans["kernel"]["dur"]) == (3e6, 0.75e6)
