@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from pathlib import Path
@@ -10,7 +11,9 @@ import gpusched
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import COMBINES, OPERATIONS, has
 from gpusched.graph.programs import rewrite  # noqa: F401  registers everything that is recorded
+from gpusched.graph.safety.listed import is_between
 from gpusched.record import complexes
+from gpusched.record.catalogue import NAMES
 from gpusched.record.handlers import GUFUNCS, HANDLERS
 from gpusched.vectormath import FUNCTIONS
 
@@ -82,6 +85,23 @@ def functions() -> str:
     return ", ".join(sorted(known))
 
 
+BETWEEN = """\
+These of NumPy's functions change nothing, and no kernel computes them. In functions of your own
+they are called on arrays, between the kernels of what is before and after them, and counted (`no
+kernel for this function`): """
+
+
+def called_between() -> str:
+    found = [
+        name if module == "numpy" else f"{module.removeprefix('numpy.')}.{name}"
+        for module, names in NAMES["pure"].items()
+        if module.startswith("numpy")
+        for name in names.split()
+        if is_between(getattr(importlib.import_module(module), name, None))
+    ]
+    return ", ".join(f"`{name}`" for name in sorted(found))
+
+
 def reductions() -> str:
     lines = ["| join | ULP of the largest partial result |", "| --- | --- |"]
     lines += [f"| `{name}` | {ulp} |" for name, ulp in COMBINES.items()]
@@ -93,6 +113,7 @@ def test_operations_page_is_current() -> None:
         f"{INTRODUCTION}\n## Operations on elements\n\n{operations()}\n\n"
         f"## Complex numbers\n\n{of_complex()}\n\n"
         f"## Other NumPy functions and methods\n\n{functions()}\n\n"
+        f"## Called between kernels\n\n{BETWEEN}{called_between()}\n\n"
         f"## Reductions\n\nOver any axes, in one pass with what comes before.\n\n{reductions()}\n"
     )
     if os.environ.get("GPUSCHED_REGENERATE") == "1":

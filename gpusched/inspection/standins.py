@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dask.core import flatten, reshapelist
 
 from gpusched.graph.functions.lanes import between
 from gpusched.graph.functions.partials import bare
+from gpusched.plan.plan import changed
 from gpusched.record.catalogue import has
 
 MAPPED = 1 << 18
@@ -93,6 +95,30 @@ def ordinary(value: Any) -> Any:
     if not isinstance(value, np.number):
         return value
     return np.asarray(0.7320508 if value.dtype.kind in "fc" else 97).astype(value.dtype)[()]
+
+
+def result_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return what a function gives of stand-ins; identity matrices where there is none of zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.inspection.standins import result_of
+    >>> result_of(np.linalg.inv, (np.zeros((2, 2)),), {})
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    try:
+        return function(*args, **kwargs)
+    except np.linalg.LinAlgError:  # As zeros have no inverse.
+        return function(*changed(args, _identity), **changed(kwargs, _identity))
+
+
+def _identity(item: Any) -> Any:
+    """Return a stand-in of the same kind that has an inverse where such matrices have one."""
+    if type(item) is not np.ndarray or item.ndim < 2:
+        return item
+    return np.broadcast_to(np.eye(*item.shape[-2:], dtype=item.dtype), item.shape)
 
 
 def arrays_in(structure: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from gpusched.backends.devices import Device
 from gpusched.breaks import Reason
 from gpusched.graph.functions.partials import name_of
-from gpusched.inspection.standins import extent
+from gpusched.inspection.standins import extent, result_of
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.kernelbuilder import KernelBuilder, Part
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
@@ -112,6 +112,10 @@ class TracingRecorder(Recorder):
             step = self.steps[-1] if len(self.steps) > before else None
             self.calls.append((name, self.step, step, *lengths))
         return found
+
+    def result_of(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return what a function gives of stand-ins."""
+        return result_of(function, args, kwargs)
 
     def broke(self, operation: str, reason: Reason) -> None:
         """Count a graph break, and keep where it happened."""

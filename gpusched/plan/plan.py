@@ -517,6 +517,23 @@ def changed(structure: Any, change: Callable[[Any], Any]) -> Any:
     return change(structure)
 
 
+def is_named(value: Any) -> bool:
+    """Return whether a value is a tuple whose items have names, as `numpy.linalg.eigh` gives."""
+    return isinstance(value, tuple) and hasattr(value, "_make")
+
+
+def of_items(like: Any, found: list[Any]) -> Any:
+    """Return a list, a tuple, or a tuple whose items have names, of other items.
+
+    Examples
+    --------
+    >>> from gpusched.plan.plan import of_items
+    >>> of_items((1, 2), [3, 4])
+    (3, 4)
+    """
+    return like._make(found) if is_named(like) else type(like)(found)
+
+
 def items(structure: Any) -> Iterator[Any]:
     """Yield each item in a structure of lists, tuples and dictionaries."""
     if type(structure) in (list, tuple, dict, Spread):

@@ -145,16 +145,22 @@ NAMES: dict[str, dict[str, str]] = {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "
         "flatten item max mean min nonzero prod ravel repeat reshape round searchsorted squeeze "
         "std sum swapaxes take tolist trace transpose var",
-        "numpy": "allclose append argpartition argsort argwhere array_equal array_split block "
-        "column_stack compress convolve corrcoef correlate cov cross delete diag diagflat diagonal "
-        "divide dot dsplit dstack ediff1d einsum extract flatnonzero histogram2d hsplit hstack "
-        "inner insert isin isreal kron lexsort matmul meshgrid nanstd nanvar nonzero outer pad "
-        "partition rot90 sort split take_along_axis tensordot trace unique unravel_index vander "
-        "vdot vsplit vstack",
+        "numpy": "allclose append argpartition argsort argwhere array_equal array_equiv "
+        "array_split block column_stack compress convolve corrcoef correlate cov cross "
+        "delete diag diag_indices_from diagflat diagonal divide dot dsplit dstack "
+        "ediff1d einsum extract flatnonzero geomspace histogram2d histogram_bin_edges "
+        "hsplit hstack i0 inner insert intersect1d iscomplex isin isreal ix_ kron "
+        "lexsort logspace matmul meshgrid nanstd nanvar nonzero outer packbits pad "
+        "partition poly polyadd polyder polydiv polyfit polyint polymul polysub resize "
+        "roots rot90 setdiff1d setxor1d sort sort_complex split take_along_axis "
+        "tensordot trace tril_indices_from trim_zeros triu_indices_from union1d unique "
+        "unique_all unique_counts unique_inverse unique_values unpackbits unravel_index "
+        "vander vdot vsplit vstack",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",
-        "numpy.linalg": "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "
-        "matrix_rank pinv qr slogdet solve svd",
+        "numpy.linalg": "cholesky cond cross det diagonal eig eigh eigvals eigvalsh inv lstsq "
+        "matrix_norm matrix_power matrix_rank multi_dot pinv qr slogdet solve svd "
+        "svdvals tensorinv tensorsolve trace vector_norm",
     },
 }
 """Functions by trait and module, and methods of arrays, those of the traits that are implied left

@@ -14,7 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.plan.plan import Register, changed, items
+from gpusched.plan.plan import Register, changed, is_named, items, of_items
 from gpusched.record import parts
 from gpusched.record.branches import truth
 from gpusched.record.catalogue import why_changing, why_method_changing
@@ -417,6 +417,8 @@ def kept(recorder: Recorder, structure: Any) -> Any:
 
 
 def _copied(item: Any) -> Any:
+    if is_named(item):  # NumPy takes these for tuples.
+        return changed(tuple(item), _copied)
     return item.copy() if type(item) is np.ndarray else item
 
 
@@ -512,8 +514,10 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
     found = recorder.call(function, *given, copies)
     if isinstance(found, Leaf):
         return LazyChunk(recorder, found, scalar=found.scalar)
-    if type(found) in (list, tuple) and found and all(isinstance(item, Leaf) for item in found):
-        return type(found)(LazyChunk(recorder, leaf, scalar=leaf.scalar) for leaf in found)
+    several = type(found) in (list, tuple) or is_named(found)
+    if several and found and all(isinstance(item, Leaf) for item in found):
+        leaves = [LazyChunk(recorder, leaf, scalar=leaf.scalar) for leaf in found]
+        return of_items(found, leaves)
     return found
 
 

@@ -41,8 +41,10 @@ from gpusched.plan.plan import (
     Registers,
     Step,
     by_calls,
+    is_named,
     kind,
     last_uses,
+    of_items,
     substitute,
     touched,
     used_registers,
@@ -427,8 +429,10 @@ class Recorder:
             if found is not None:
                 waits = True
             else:
-                found = function(*given[0], **given[1])
-        single = type(found) not in (list, tuple)
+                found = self.result_of(function, *given)
+        # A function of the user's may take these apart, and gives none back (`of_the_users`).
+        named = self.closed and is_named(found)
+        single = type(found) not in (list, tuple) and not named
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
             self._gave_others(function, values)
@@ -445,7 +449,11 @@ class Recorder:
         self.steps.append(step)
         if waits:
             self.postponed.add(step)
-        return leaves[0] if single else type(found)(leaves)
+        return leaves[0] if single else of_items(found, leaves)
+
+    def result_of(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return what a function gives of arrays."""
+        return function(*args, **kwargs)
 
     def _must_not_see(self, args: Any, kwargs: Any) -> None:
         """Stop if what a function gives depends on how an array is in memory: in orders A and K.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -61,8 +62,10 @@ def calls() -> dict[str, Change]:
     for k, (args, names) in enumerate(ARGUMENTS):
         for function in {*HANDLERS, *CALLED} - {np.empty_like}:
             name = f"{function.__module__}.{function.__name__}"
-            found[f"{name} {k}"] = lambda y, f=function, a=args, n=names: f(y, *a, **n)
-            found[f"{name} of a list {k}"] = lambda y, f=function, a=args, n=names: f([y], *a, **n)
+            found[f"{name} {k}"] = lambda y, f=function, a=args, n=names: f(y, *deepcopy(a), **n)
+            found[f"{name} of a list {k}"] = lambda y, f=function, a=args, n=names: f(
+                [y], *deepcopy(a), **n
+            )
         for method in METHODS:
             found[f".{method} {k}"] = lambda y, m=method, a=args, n=names: getattr(y, m)(*a, **n)
     y = np.arange(6.0).reshape(2, 3)

@@ -188,7 +188,7 @@ class _Batching:
         """Return the name of what a program calls that may take any time; empty for nothing.
 
         That is what reads chunks from somewhere, and a function of the user's own that is not shown
-        to call NumPy's functions only: two of them in a batch would take turns.
+        to call only what kernels compute: two of them in a batch would take turns.
         """
         found = self._slow.get(program)
         if found is None:
@@ -198,9 +198,10 @@ class _Batching:
         return found
 
     def _unknown(self, step: ProgramStep) -> list[Any]:
-        """Return the functions that a call calls, unless it is shown to call NumPy's only."""
+        """Return the functions that a call calls, unless kernels compute all that they do."""
         traits = self._table.functions.traits(step.function, step.args, step.kwargs)
-        if traits.replayed and not has(bare(step.function), "reads"):
+        shown = traits.replayed and not traits.between
+        if shown and not has(bare(step.function), "reads"):
             return []
         return [step.function, *callables((step.args, step.kwargs))]
 

@@ -53,6 +53,8 @@ class Traits:
     """Whether it is known to take no longer than to write its result, and to change nothing."""
     little: bool = False
     """Whether it is a function of the user's that is shown to be safe, and holds no arrays."""
+    between: bool = False
+    """Whether it calls what no kernel computes, between kernels."""
 
 
 class Functions:
@@ -133,7 +135,7 @@ class Functions:
         return recorded and computes(function) and not moves
 
     def is_recorded(self, task: Task) -> bool:
-        """Return whether a task calls only what is recorded and replayed, or takes no time."""
+        """Return whether a task calls only what kernels compute, or what takes no time."""
         if task.func is execute_subgraph:
             return all(self.is_recorded(n) for n in task.args[0].values() if isinstance(n, Task))
         inner = [each for each in (*task.args, *task.kwargs.values()) if isinstance(each, Task)]
@@ -144,7 +146,7 @@ class Functions:
         if function is identity_cast:
             return True
         traits = self.traits(function, task.args, kwargs)
-        return traits.quick or (traits.recorded and traits.replayed)
+        return traits.quick or (traits.recorded and traits.replayed and not traits.between)
 
     def is_taken(self, task: Task) -> bool:
         """Return whether a task is to be a program: if it is worth one, or to have it counted.
@@ -181,7 +183,7 @@ def _traits(function: Any, verdict: examination.Verdict) -> Traits:
     refused = own and not asked
     identity = identity_of(function), verdict.outside.identity
     return Traits(safe or asked, safe, identity, refused, slow_part(function) is None,
-                  safe and verdict.is_little)  # fmt: skip
+                  safe and verdict.is_little, verdict.outside.between)  # fmt: skip
 
 
 def passes_on(function: Any, args: tuple[Any, ...]) -> bool:

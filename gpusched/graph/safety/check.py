@@ -149,10 +149,15 @@ class Examination:
         else:
             if not listed.is_listed(value) or value is np.errstate:
                 refuse(GraphBreak.OWN_OBJECTS, f"uses {described(Known(value, name))}")
-            self.outside.kernel(value)
+            self.calls(value)
             self._passed[listed.called_name(value)] = min(
                 listed.limit(value), self._passed.get(listed.called_name(value), sys.maxsize)
             )
+
+    def calls(self, value: Any) -> None:
+        """Take into account that a function that is listed may be called."""
+        self.outside.kernel(value)
+        self.outside.between |= listed.is_between(value)
 
     def called(self, args: int) -> None:
         """Take a call of what is not known into account, with so many arguments by position."""
@@ -465,7 +470,7 @@ class Code:
             return listed.method(callee, args, names)
         if isinstance(callee, Known):
             found = listed.function(callee.value, args, names)
-            self.whole.outside.kernel(callee.value)
+            self.whole.calls(callee.value)
             self.whole.called(listed.most_given(callee.value, args))
             return found
         if callee not in (Kind.OTHER, Kind.NEW):

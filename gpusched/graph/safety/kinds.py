@@ -93,6 +93,9 @@ CONSTANTS = SCALARS | {bool, int, float, complex, str, bytes, type(None), type(E
 PLAIN = CONSTANTS | {list, tuple, dict, slice, frozenset, np.ndarray}
 """Types of values that have the attributes that Python or NumPy gave them."""
 
+_OF_RESULTS = ("Q", "R", "S", "U", "Vh", "eigenvalues", "eigenvectors", "logabsdet", "sign")
+"""Attributes of what functions of `numpy.linalg` return: tuples whose items have names."""
+
 ATTRIBUTES = dict.fromkeys(
     [
         "bits",
@@ -109,7 +112,7 @@ ATTRIBUTES = dict.fromkeys(
         "tiny",
     ],
     Kind.NEW,
-) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type"], Kind.OTHER)
+) | dict.fromkeys(["T", "imag", "real", "start", "step", "stop", "type", *_OF_RESULTS], Kind.OTHER)
 """Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 
 

@@ -35,7 +35,7 @@ from gpusched.graph.safety.kinds import (
     items_of,
 )
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
-from gpusched.record.handlers import HANDLERS, METHODS
+from gpusched.record.handlers import GUFUNCS, HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
 from gpusched.record.ufuncs import is_recorded_method
 
@@ -121,12 +121,21 @@ def is_error(made: Any) -> bool:
 def is_listed(value: Any) -> bool:
     """Return whether a function may call a value, or be given it, that is not one of the user's."""
     if isinstance(value, np.ufunc):
-        return operation_of(value) is not None
+        return operation_of(value) is not None or value in GUFUNCS
     if id(value) in _LISTED or is_error(value) or isinstance(value, RecordedFunction | Freezable):
         return True
     if isinstance(value, types.BuiltinFunctionType) and _computes(value):
         return True
-    return (type(value) in _NUMPY and value in HANDLERS) or recorded_form(value) is not None
+    numpys = type(value) in _NUMPY and (value in HANDLERS or is_between(value))
+    return numpys or recorded_form(value) is not None
+
+
+def is_between(value: Any) -> bool:
+    """Return whether a value is a function of NumPy's that is called on arrays, between kernels.
+
+    It changes nothing, and no kernel does what it does.
+    """
+    return type(value) in _NUMPY and value not in HANDLERS and has(value, "pure")
 
 
 def _computes(function: Any) -> bool:

@@ -66,6 +66,8 @@ class Outside:
         get them as they get chunks."""
         self.handles = False
         """Whether one of the functions handles exceptions: it is recorded without its handlers."""
+        self.between = False
+        """Whether one of the functions calls what no kernel computes, between kernels."""
         self.lacking: set[tuple[types.CodeType, str]] = set()
         """Attributes that no chunk has, by the code that asks for them and handles that."""
 
