@@ -191,6 +191,13 @@ def test_tasks_outside_kernels_are_named() -> None:
     assert "<h2>Tasks, outside kernels</h2>" in found.html()
 
 
+def test_names_that_are_cut_off_end_in_dots() -> None:
+    name = "a_function_with_a_name_of_very_many_words_that_goes_on"
+    worker = [event("task", "", 0.0, 5.0, task=(f"{name}-1f", 0))]
+    found = profile(("0", worker)).text()
+    assert re.search(r"\n  a_function_with_a_name_of_very_many_wo\.\.\. +5.0 s", found)
+
+
 def test_profile_of_nothing_has_no_headings() -> None:
     assert "\n" not in profile(("client", [])).text()
 
