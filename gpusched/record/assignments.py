@@ -26,6 +26,7 @@ from gpusched.record.chunk import LazyChunk, compute, operand, parts_within
 from gpusched.record.compound import Box, Compound
 from gpusched.record.handlers import is_integer, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
+from gpusched.record.views import is_basic
 
 
 @records_special("__setitem__")
@@ -35,23 +36,40 @@ def _assign(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> Non
     For a number, a mask chooses elements, or all of what its axes lead to. Anything else chooses
     positions along each axis, by itself. An array is written to what slices and positions choose.
     """
-    view = chosen(value)
-    mine = type(index) is LazyChunk and chunk._fresh and chunk.shape and chunk.dtype.kind != "c"
-    if view is not None and mine and index._node is view.mask and index.shape == chunk.shape:
+    if type(value) is LazyChunk and _is_of(value, chunk, index):
+        return  # As ``y[1:] += x`` ends: what changed the part has changed the whole.
+    if not chunk.whole._fresh or not chunk.shape:
+        recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
+    view, real = chosen(value), chunk.dtype.kind != "c"
+    mine = type(index) is LazyChunk and index.shape == chunk.shape and real
+    if view is not None and mine and index._node is view.mask:
         number = _converted(recorder, chunk, view.guarded())
         chunk._node = recorder.apply("where", (view.mask, number, chunk._node), chunk.dtype)
-        return None
-    if type(value) in (LazyChunk, np.ndarray) and chunk._fresh and chunk.shape:
-        return _write(recorder, chunk, index, value)
-    plain = type(value) in PYTHON_SCALARS or (
-        isinstance(value, np.generic) and value.dtype in SUPPORTED
-    )
-    mask = _chosen(recorder, chunk, index) if chunk.shape else None
-    if not chunk._fresh or mask is None or not plain or chunk.dtype.kind == "c":
-        recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
-    number = _converted(recorder, chunk, value)
-    chunk._node = recorder.apply("where", (mask._node, number, chunk._node), chunk.dtype)
-    return None
+    elif type(value) in (LazyChunk, np.ndarray) and (np.shape(value) or not mine):
+        write_part(recorder, chunk, index, value)
+    else:
+        plain = type(value) in PYTHON_SCALARS or getattr(value, "dtype", None) in SUPPORTED
+        mask = _chosen(recorder, chunk, index)
+        if mask is None or not plain or not real:
+            recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
+        number = _converted(recorder, chunk, value)
+        chunk._node = recorder.apply("where", (mask._node, number, chunk._node), chunk.dtype)
+    changed(recorder, chunk)
+
+
+def changed(recorder: Recorder, chunk: LazyChunk) -> None:
+    """Have what a chunk shows by slices, and what else shows that, change as the chunk has."""
+    chunk.follow()
+    if chunk._place is not None:
+        whole, index = chunk._place
+        write_part(recorder, whole, index, chunk)
+        changed(recorder, whole)
+
+
+def _is_of(value: LazyChunk, chunk: LazyChunk, index: Any) -> bool:
+    """Return whether a chunk shows a part of another one, which an index chooses."""
+    of, place = value._place or (None, None)
+    return of is chunk and is_basic(index) and index == place
 
 
 def _converted(recorder: Recorder, chunk: LazyChunk, value: Any) -> Any:
@@ -62,7 +80,7 @@ def _converted(recorder: Recorder, chunk: LazyChunk, value: Any) -> Any:
         recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
 
 
-def _write(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> None:
+def write_part(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> None:
     """Record ``chunk[index] = array``: a part of what the chunk shows from now on."""
     recorder.go_through(1)
     found = _region(index, chunk.shape)

@@ -44,6 +44,7 @@ TRAITS = {
     "quick": "takes no longer than to write its result, and changes nothing",
     "lean": "allocates no more than its result, but for a few KiB",
     "fresh": "has a result that shares memory with nothing",
+    "changes": "changes its first argument",
     "pure": "changes nothing, unless an argument such as `out` asks for it",
     "examined": "is gone through as the user's functions are, since it calls one of these",
 }
@@ -137,9 +138,13 @@ NAMES: dict[str, dict[str, str]] = {
         "mean min ones ones_like prod repeat roll sort stack sum tile zeros zeros_like",
     },
     "fresh": {
-        METHODS: "clip copy flatten",
-        "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like "
-        "ravel_multi_index searchsorted stack where zeros_like",
+        METHODS: "all any argmax argmin argsort clip copy cumprod cumsum flatten max mean min prod "
+        "std sum var",
+        "numpy": "all amax amin any argmax argmin argsort clip concatenate copy cumprod cumsum "
+        "digitize empty_like full_like isclose max mean median min nan_to_num nanargmax nanargmin "
+        "nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile "
+        "nanstd nansum nanvar ones_like partition percentile prod quantile ravel_multi_index "
+        "searchsorted sort stack std sum take_along_axis var where zeros_like",
     },
     "pure": {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from operator import getitem
+from operator import getitem, itemgetter
 from typing import Any
 from weakref import ref
 
@@ -17,7 +17,7 @@ from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.plan.plan import Register, changed, is_named, items, of_items
 from gpusched.record import parts
 from gpusched.record.branches import truth
-from gpusched.record.catalogue import why_changing, why_method_changing
+from gpusched.record.catalogue import has, why_changing, why_method_changing
 from gpusched.record.compound import Box, Compound
 from gpusched.record.handlers import (
     HANDLERS,
@@ -69,7 +69,8 @@ class LazyChunk(NDArrayOperatorsMixin):
     """
 
     __array_priority__ = 0.0  # as NumPy's arrays have it
-    __slots__ = ("__weakref__", "_fresh", "_known", "_owned", "_recorder", "_scalar", "_view")
+    __slots__ = ("__weakref__", "_fresh", "_known", "_owned", "_place", "_recorder", "_scalar",
+                 "_shown", "_view")  # fmt: skip
 
     def __init__(
         self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False,
@@ -79,7 +80,9 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._known = node
         self._view = view  # records what the chunk shows, a view of `_known`, once that is read
         self._scalar = scalar
-        self._fresh = fresh  # no input and no view shares its memory: it may change in place
+        self._fresh = fresh  # nothing shares its memory but what is in `_shown`
+        self._shown: list[ref[LazyChunk]] = []  # what the program has taken of it by slices
+        self._place: tuple[LazyChunk, Any] | None = None  # of what it is taken, and by what slices
         self._owned = fresh  # nor did one when it was made: as a result it is an array of its own
         recorder.chunks.append(ref(self))
 
@@ -100,6 +103,28 @@ class LazyChunk(NDArrayOperatorsMixin):
         return self._known
 
     @property
+    def whole(self) -> LazyChunk:
+        """What it shows by slices, or by slices of these; or itself."""
+        return self if self._place is None else self._place[0].whole
+
+    def lend(self) -> None:
+        """Have something else share its memory: it, and what it shows, cannot change any more."""
+        whole = self.whole
+        if whole._fresh:
+            self._recorder.lent.append(whole)
+            whole._fresh = False
+
+    def follow(self) -> None:
+        """Have what the program has taken of it by slices show its value."""
+        whole, self._shown = self.whole, [each for each in self._shown if each() is not None]
+        for part in [each() for each in self._shown]:
+            if part is not None and part._place is not None:
+                found = viewed(self, itemgetter(part._place[1]), repeats=True)
+                part._known, part._view = found._known, found._view
+                part.follow()
+        whole._fresh = True  # which only such views share memory with
+
+    @property
     def _like(self) -> Node:
         """A node of the chunk's dtype and shape."""
         return self._known if type(self._view) is Compound else self._node
@@ -111,7 +136,7 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     def again(self) -> LazyChunk:
         """Return another object that stands for the same array, which neither may change."""
-        self._fresh = False
+        self.lend()
         return LazyChunk(self._recorder, self._known, scalar=self._scalar, view=self._view)
 
     # What is known without computing ------------------------------------------------------
@@ -177,6 +202,9 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         with recording(self._recorder) as recorder:
             args, kwargs = kept(recorder, args), kept(recorder, kwargs)
+            if kwargs.get("out") is not None and has(func, "pure"):
+                given = {name: value for name, value in kwargs.items() if name != "out"}
+                return SPECIAL["out"](recorder, func, args, given, kwargs["out"])
             handler = HANDLERS.get(func)
             try:
                 if handler is None:
@@ -214,8 +242,17 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __rmul__(self, other: Any) -> Any:
         return super().__rmul__(self._before(self._factor(other)))
 
+    def __iadd__(self, other: Any) -> Any:
+        return self._updated(np.add, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._updated(np.subtract, other)
+
     def __imul__(self, other: Any) -> Any:
-        return super().__imul__(self._factor(other))
+        return self._updated(np.multiply, self._factor(other))
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._updated(np.true_divide, other)
 
     def __radd__(self, other: Any) -> Any:
         return super().__radd__(self._before(other))
@@ -238,6 +275,10 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __hash__(self) -> int:  # noqa: PLE0309
         # Arrays have no hash, scalars that of their value.
         self._recorder.stop(GraphBreak.VALUES("hashes a chunk"))
+
+    def _updated(self, operation: Callable[..., Any], other: Any) -> Any:
+        """Return what an operator such as ``+=`` gives: another number, or the array itself."""
+        return operation(self, other, **({} if self._scalar else {"out": (self,)}))
 
     def _before(self, other: Any) -> Any:
         """Return an operand: Python computes with its complex numbers and NumPy's floats."""
@@ -270,9 +311,15 @@ class LazyChunk(NDArrayOperatorsMixin):
                     return compute(recorder, getitem, (self, index), {})
             integers = sum(isinstance(i, int | np.integer) for i in items)
             full = integers == self.ndim and Ellipsis not in items and None not in items
+            own = self.whole._fresh and recorder.closed and recorder.depth == 1
             # The index may raise; NumPy says so best, on the array itself.
             found = viewed(self, lambda array: array[(*items, ...) if full else index],
                            repeats=True, scalar=full)  # fmt: skip
+            if own:
+                self.whole._fresh = True
+                if not full:
+                    self._shown.append(ref(found))
+                    found._place = self, index
             return noted(recorder, found, getitem, (self, index))
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
@@ -449,7 +496,7 @@ def viewed(chunk: LazyChunk, change: Callable[[np.ndarray], np.ndarray], repeats
     view needs is let go of early as that of others (`LazyChunk.held`).
     """
     recorder = chunk._recorder
-    chunk._fresh = False
+    chunk.lend()
     shown = chunk._view.shown(change) if type(chunk._view) is Compound else None
     if isinstance(shown, Compound):
         return LazyChunk(recorder, shown.like, view=shown)
@@ -482,6 +529,8 @@ def operand(recorder: Recorder, value: Any) -> Any:
         return value
     if type(value) is np.ndarray:
         return recorder.constant(value)
+    if type(value) in (list, tuple) and all(type(each) in PYTHON_SCALARS for each in items(value)):
+        return recorder.constant(np.asarray(value))
     raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
 
 
@@ -507,8 +556,9 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
 
     `copies` as in `Recorder.call`.
     """
-    for chunk in chunks_in((args, kwargs)):
-        chunk._fresh = False  # the results may be views of it
+    if not has(function, "fresh"):
+        for chunk in chunks_in((args, kwargs)):
+            chunk.lend()  # The results may be views of it.
     recorder.registers_of(lazies((args, kwargs)))
     given = references(recorder, args), references(recorder, kwargs)
     found = recorder.call(function, *given, copies)
@@ -556,7 +606,7 @@ def seen_by_others(structure: Any) -> bool:
     """Have no lazy chunk inside a structure change in place from now on; return if there is one."""
     found = chunks_in(structure)
     for chunk in found:
-        chunk._fresh = False
+        chunk.lend()
     return bool(found)
 
 

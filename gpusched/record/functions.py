@@ -176,7 +176,7 @@ def complex_parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
     """Return the parts of a complex chunk, which are views of it in NumPy."""
     if not isinstance(val, LazyChunk) or val.dtype.kind != "c":
         raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
-    val._fresh = False
+    val.lend()
     return parts_of(val._recorder, val._node, parts.apart)
 
 
@@ -249,8 +249,14 @@ def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = Non
 @records(np.isclose)
 def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8,
              equal_nan: bool = False) -> Any:  # fmt: skip
-    if not all(isinstance(v, LazyChunk) and v.dtype.kind in "fc" for v in (a, b)):
-        raise UnfusibleError(GraphBreak.DTYPE, "operands that are not floating")
+    if not all(type(each) in (int, float) for each in (rtol, atol)):
+        raise UnfusibleError(GraphBreak.OPTION, "tolerances that are no numbers")
+    if not all(isinstance(v, LazyChunk | np.ndarray | int | float) for v in (a, b)):
+        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(b).__name__}")
+    if isinstance(b, LazyChunk | np.ndarray):
+        b = b.astype(np.result_type(b, 1.0))
+    elif isinstance(b, int):
+        b = float(b)
     close = (abs(a - b) <= (atol + rtol * abs(b))) & np.isfinite(b) | (a == b)
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 

@@ -70,6 +70,17 @@ def records_gufunc(ufunc: np.ufunc) -> Callable[[Handler], Handler]:
     return register
 
 
+def records_change(function: Callable[..., Any]) -> Callable[[Handler], Handler]:
+    """Return a decorator of what records a function that changes its first argument."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS[function] = handler
+        learn([function], "changes")
+        return handler
+
+    return register
+
+
 def records_method(*names: str) -> Callable[[Handler], Handler]:
     """Return a decorator of what records methods of arrays alone."""
 
@@ -99,12 +110,16 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     calls = recorder.followed
     if calls is not None:
         calls.begin()
+    if not recorder.depth:
+        recorder.lent = []
+    recorder.depth += 1
     try:
         yield recorder
     except Exception as error:
         recorder.failed(error)
         raise
     finally:
+        recorder.depth -= 1
         if calls is not None:
             calls.end()
 
@@ -125,9 +140,20 @@ def noted(
         recorder.followed.note(found, function, args, kwargs or {})
     if not recorder.closed:
         return found
+    if recorder.depth == 1 and _is_new(found):
+        # What the call has shared with views of its own, it has let go of.
+        for chunk in recorder.lent:
+            chunk._fresh = True
     if type(found) in (list, tuple):
         return type(found)(_another(recorder, each, args) for each in found)
     return _another(recorder, found, args)
+
+
+def _is_new(found: Any) -> bool:
+    """Return whether what a call gives shares memory with nothing."""
+    if type(found) in (list, tuple):
+        return all(map(_is_new, found))
+    return getattr(found, "_fresh", False) or getattr(found, "_scalar", False)
 
 
 def _another(recorder: Recorder, found: Any, args: Any) -> Any:

@@ -154,6 +154,10 @@ class Recorder:
         """Whether `numpy.errstate` has more done than a warning given for errors of some calls."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
+        self.depth = 0
+        """How many calls of chunks are being recorded, one within the other."""
+        self.lent: list[Any] = []
+        """Chunks whose memory something shares since the outermost of these calls."""
         self.followed: Calls | None = None
         """What the function that is being recorded has called, if that is followed."""
         self.step = 0

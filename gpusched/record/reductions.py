@@ -31,7 +31,7 @@ from gpusched.record.compound import Compound
 from gpusched.record.functions import complex_parts
 from gpusched.record.handlers import UFUNC_METHODS, is_integer, records
 from gpusched.record.moments import moments
-from gpusched.record.record import Recorder
+from gpusched.record.record import PYTHON_SCALARS, Recorder
 from gpusched.record.ufuncs import complex_chunk
 from gpusched.record.windows import shows_again, window_total
 
@@ -79,9 +79,48 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
     return found
 
 
+NOTHING = object()
+"""Stands for no value that a reduction starts from."""
+
+_NEUTRAL = {"add": 0, "multiply": 1, "logical_or": False, "logical_and": True}
+"""What joined to a value leaves it as it is."""
+
+
+def _only(a: Any, where: Any, neutral: Any) -> Any:
+    """Return an array with a neutral number wherever a mask of reductions chooses nothing."""
+    shape = np.broadcast_shapes(np.shape(a), np.shape(where))
+    if shape != np.shape(a) or np.result_type(where).kind != "b":
+        raise UnfusibleError(GraphBreak.OPTION, "where= of another shape or dtype")
+    return np.where(where, a, _start(neutral, a.dtype))
+
+
+def _start(initial: Any, dtype: np.dtype) -> Any:
+    """Return the number that a reduction starts from, in the dtype of its result."""
+    known = type(initial) in PYTHON_SCALARS or isinstance(initial, np.generic)
+    # Sums of negative zeros are zero where they start from another one.
+    negative = known and initial == 0 and math.copysign(1, np.real(initial)) < 0
+    if not known or negative or np.result_type(initial, dtype) != dtype:
+        raise UnfusibleError(GraphBreak.OPTION, f"initial={initial!r}")
+    try:
+        return dtype.type(initial)
+    except OverflowError as error:
+        raise UnfusibleError(GraphBreak.OPTION, f"initial={initial!r}") from error
+
+
 def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-            keepdims: Any = False, combine: str = "add") -> LazyChunk:  # fmt: skip
+            keepdims: Any = False, initial: Any = NOTHING, where: Any = True,
+            combine: str = "add") -> LazyChunk:  # fmt: skip
     """Record the values of an array joined along axes."""
+    if where is not True:
+        neutral = _NEUTRAL.get(combine, initial)
+        if type(a) is not LazyChunk or neutral is NOTHING:
+            raise UnfusibleError(GraphBreak.OPTION, "where= without initial=, or of no chunk")
+        a = _only(a, where, neutral)
+    if initial is not NOTHING:
+        rest = reduced(recorder, a, axis, dtype, keepdims=keepdims, combine=combine)
+        joined = getattr(np, combine)(rest, _start(initial, rest.dtype))
+        assert isinstance(joined, LazyChunk)
+        return joined
     if isinstance(a, LazyChunk) and a.shape and _are_few(a, axes := _axes(a, axis)):
         return _joined_at_once(a, axes, _keeps(keepdims), dtype, combine)
     given = node_operand(recorder, a)
@@ -225,16 +264,21 @@ def _count(node: Node, axis: Any) -> int:
 
 @records(np.mean, method="mean")
 def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-          keepdims: Any = False) -> Any:  # fmt: skip
+          keepdims: Any = False, where: Any = True) -> Any:  # fmt: skip
     node = node_operand(recorder, a)
     halves = dtype is None and node.dtype == HALF
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
     # NumPy adds float16 up in float32, and rounds the quotient.
-    total = reduced(recorder, a, axis, np.float32 if halves else dtype, keepdims=keepdims)
+    within = np.float32 if halves else dtype
+    total = reduced(recorder, a, axis, within, keepdims=keepdims, where=where)
     if total.dtype.kind not in "fc":
         raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
-    found = np.true_divide(total, _count(node, axis))
+    count: Any = _count(node, axis)
+    if where is not True:
+        ones = np.broadcast_to(where, node.shape)
+        count = reduced(recorder, ones, axis, keepdims=keepdims)
+    found = np.true_divide(total, count).astype(total.dtype)
     return found.astype(HALF) if halves else found
 
 
@@ -354,13 +398,15 @@ def _nanextreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *
 
 
 def _total(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
-           keepdims: Any = False) -> Any:  # fmt: skip
-    return reduced(recorder, a, axis, dtype, keepdims=keepdims, combine=combine)
+           keepdims: Any = False, initial: Any = NOTHING, where: Any = True) -> Any:  # fmt: skip
+    return reduced(recorder, a, axis, dtype, keepdims=keepdims, initial=initial, where=where,
+                   combine=combine)  # fmt: skip
 
 
 def _extreme(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
-             keepdims: Any = False) -> Any:  # fmt: skip
-    return reduced(recorder, a, axis, keepdims=keepdims, combine=combine)
+             keepdims: Any = False, initial: Any = NOTHING, where: Any = True) -> Any:  # fmt: skip
+    return reduced(recorder, a, axis, keepdims=keepdims, initial=initial, where=where,
+                   combine=combine)  # fmt: skip
 
 
 # Where the largest and the least are -----------------------------------------------------
@@ -433,9 +479,10 @@ records(np.nanmax)(partial(_nanextreme, "fmax"))
 
 
 def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, *,
-            keepdims: Any = False) -> Any:  # fmt: skip
+            keepdims: Any = False, initial: Any = NOTHING, where: Any = True) -> Any:  # fmt: skip
     """Record ``ufunc.reduce``."""
-    return reduced(self._recorder, self, axis, dtype, keepdims=keepdims, combine=ufunc.__name__)
+    return reduced(self._recorder, self, axis, dtype, keepdims=keepdims, initial=initial,
+                   where=where, combine=ufunc.__name__)  # fmt: skip
 
 
 UFUNC_METHODS["reduce"] = _reduce

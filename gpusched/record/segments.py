@@ -16,6 +16,7 @@ from gpusched.emit.dtypes import part
 from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError, resolve_dtypes
 from gpusched.record.accumulation import segments
+from gpusched.record.assignments import changed
 from gpusched.record.chunk import LazyChunk, node_of, operand
 from gpusched.record.gathers import LABEL, at, located
 from gpusched.record.handlers import UFUNC_METHODS, axis_of, records
@@ -206,7 +207,7 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
     What has the same position is joined first, and that with the array.
     """
     recorder, node = self._recorder, self._node
-    if not self._fresh or not node.shape or values is self or indices is self:
+    if not self.whole._fresh or not node.shape or values is self or indices is self:
         raise UnfusibleError(GraphBreak.CHANGES, "changes a chunk in place")
     axis, marks = _positions(node.ndim, indices)
     places, length = operand(recorder, marks), node.shape[axis]
@@ -235,6 +236,7 @@ def _at(self: LazyChunk, ufunc: np.ufunc, indices: Any, values: Any) -> None:
     joined = reduced(whole, labels, length, ufunc.__name__, axis, initial=initial)
     result = elementwise(recorder, ufunc, (LazyChunk(recorder, node), joined))
     self._node = recorder.cast(node_of(result), node.dtype)
+    changed(recorder, self)
 
 
 def _positions(ndim: int, indices: Any) -> tuple[int, Any]:

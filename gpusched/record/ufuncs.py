@@ -25,7 +25,14 @@ from gpusched.record.assignments import chosen, computed_with
 from gpusched.record.catalogue import recorded_form
 from gpusched.record.chunk import LazyChunk, compute, computed, operand
 from gpusched.record.compound import Box, Compound, boxed
-from gpusched.record.handlers import GUFUNCS, UFUNC_METHODS, honoured, noted, records_special
+from gpusched.record.handlers import (
+    GUFUNCS,
+    SPECIAL,
+    UFUNC_METHODS,
+    honoured,
+    noted,
+    records_special,
+)
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 OF_INTEGERS: dict[np.ufunc, Callable[..., Any]] = {
@@ -53,8 +60,11 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
         found = _of_chosen(recorder, chunk, ufunc, inputs, kwargs)
         if found is not None:
             return found
-    if method == "__call__" and out is not None and out[0] is chunk and len(kwargs) == 1:
-        return _update(recorder, chunk, ufunc, inputs)
+    if method == "__call__" and out is not None:
+        if len(out) > 1 or not kwargs.keys() <= {"out", "where"}:
+            recorder.stop(GraphBreak.CHANGES(f"calls {ufunc.__name__} with out="))
+        where = kwargs.get("where", True)
+        return SPECIAL["out"](recorder, ufunc, inputs, {}, out[0], where)
     try:
         if method == "__call__" and ufunc in GUFUNCS:
             found = honoured(GUFUNCS[ufunc], recorder, *inputs, **kwargs)
@@ -131,24 +141,6 @@ def _is_integer(value: Any) -> bool:
     if isinstance(value, LazyChunk):
         return value._scalar and value.dtype.kind in "iub"
     return isinstance(value, int | np.integer | np.bool_)
-
-
-def _update(
-    recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, inputs: tuple[Any, ...]
-) -> LazyChunk:
-    """Record an operator such as ``+=``: the same chunk, with another value from now on."""
-    if not chunk._fresh or not chunk.shape or inputs[0] is not chunk:
-        recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
-    try:
-        result = elementwise(recorder, ufunc, inputs)
-    except UnfusibleError as reason:
-        recorder.stop(reason.reason.told(f"changes a chunk in place ({reason})"))
-    if not isinstance(result, LazyChunk) or result.shape != chunk.shape:
-        recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another shape"))
-    if not np.can_cast(result.dtype, chunk.dtype, "same_kind"):
-        recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another dtype"))
-    chunk._node = recorder.cast(result._node, chunk.dtype)
-    return chunk
 
 
 def elementwise(

@@ -50,7 +50,7 @@ def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
         raise UnfusibleError(GraphBreak.OPTION, "windows that may be written to")
     if not isinstance(x, LazyChunk) or not x.shape:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "windows of an array without axes")
-    x._fresh = False
+    x.lend()
     register = recorder.register(x._node)
     found = leaf_view(recorder, register, lambda array: windows(array, window_shape, axis))
     return LazyChunk(recorder, found)

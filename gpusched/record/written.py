@@ -1,7 +1,7 @@
 """NumPy's functions that are written in Python, of others that are recorded.
 
 Their own code runs on lazy chunks, so that its result is NumPy's in each release: it reads other
-functions instead of those that make an array of what they are given, and of `numpy.copyto`.
+functions instead of those that make an array of what they are given.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import looked_up
-from gpusched.record.chunk import LazyChunk, chunks_in, node_of, operand
+from gpusched.record.chunk import LazyChunk, chunks_in
 from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 
@@ -40,25 +40,10 @@ def _as_array(value: Any, dtype: Any = None, *, copy: Any = None, subok: bool = 
     return found[(None,) * (ndmin - found.ndim)] if ndmin > found.ndim else found
 
 
-def _copied_to(dst: Any, src: Any, *, where: Any) -> None:
-    """Record ``numpy.copyto(dst, src, where=where)`` of an array that the caller has made."""
-    if not isinstance(dst, LazyChunk):
-        return np.copyto(dst, src, where=where)
-    recorder = dst._recorder
-    if not dst._fresh or not isinstance(where, LazyChunk) or type(src) not in (int, float):
-        recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
-    if type(src) is float and dst.dtype.kind != "f":
-        recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another dtype"))
-    number = recorder.cast(operand(recorder, src), dst.dtype)
-    dst._node = recorder.apply("where", (node_of(where), number, dst._node), dst.dtype)
-    return None
-
-
 _INSTEAD: dict[Any, Callable[..., Any]] = {
     np.array: functools.partial(_as_array, plain=np.array),
     np.asanyarray: functools.partial(_as_array, plain=np.asanyarray),
     np.asarray: functools.partial(_as_array, plain=np.asarray),
-    np.copyto: _copied_to,
 }
 _NUMPY = "numpy."
 

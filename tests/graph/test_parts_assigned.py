@@ -89,8 +89,22 @@ def in_more_axes(x: Any) -> Any:
     return out.sum(axis=0)
 
 
+def two_names(x: Any) -> Any:
+    out = np.zeros_like(x)
+    shown = out[1:]
+    out[2] = x[0]
+    return shown + 1
+
+
+def its_own_parts(x: Any) -> Any:
+    out = x.copy()
+    out[1:] = out[:-1]
+    out[:, 0] = x[:, 1]
+    return out
+
+
 FUSED = [stencil, stacked, written_over, computed_before, ends, loops, numbers, of_other_dtypes,
-         in_more_axes]  # fmt: skip
+         in_more_axes, two_names, its_own_parts]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", FUSED)
@@ -130,20 +144,6 @@ def loses_imaginary_parts(x: Any) -> Any:
     return out
 
 
-def two_names(x: Any) -> Any:
-    out = np.zeros_like(x)
-    shown = out[1:]
-    out[2] = x[0]
-    return shown + 1
-
-
-def its_own_parts(x: Any) -> Any:
-    out = x.copy()
-    out[1:] = out[:-1]
-    out[:, 0] = x[:, 1]
-    return out
-
-
 def of_several_numbers(x: Any) -> Any:
     return x * np.full(x.shape, [1, 2, 3, 4, 5, 6])
 
@@ -159,7 +159,7 @@ def of_objects(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [other_lengths, no_such_place, lists_and_gaps,
-                                      loses_imaginary_parts, two_names, its_own_parts,
+                                      loses_imaginary_parts,
                                       of_several_numbers, of_no_length,
                                       of_objects])  # fmt: skip
 def test_others_run_as_they_are(function: Any) -> None:

@@ -414,7 +414,6 @@ UNSAFE = {
     ends: "calls prints, which calls print",
     suppresses: "calls suppress",
     out_by_position: "calls clip with arguments that may change others",
-    out_by_name: "calls add with out=",
     where_by_name: "calls add with where=",
     ufunc_of_too_many: "calls add with arguments that may change others",
     copies_nothing: "calls nan_to_num with copy=",
@@ -433,7 +432,6 @@ def test_not_shown_safe(function: Any) -> None:
 STOPS = {
     asks_type_of_a_function: "asks of what type a function is",
     changes_after_a_loop: "changes a chunk in place",
-    changes_what_a_view_shows: "changes a chunk in place",
     converts: "makes an array of one with more than a dtype",
     converts_by_an_array: "makes an array of one with more than a dtype",
     of_a_scalar: "converts a chunk to a NumPy array",
@@ -446,8 +444,8 @@ def test_what_lazy_chunks_do_not_know_ends_the_recording(function: Any) -> None:
     assert_numpys(function, STOPS[function])
 
 
-NUMPYS = [changes_in_a_callee, changes_what_a_callee_keeps, even, may_have_no_value,
-          raises_with_percent]  # fmt: skip
+NUMPYS = [changes_in_a_callee, changes_what_a_callee_keeps, changes_what_a_view_shows, even,
+          may_have_no_value, out_by_name, raises_with_percent]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", NUMPYS)

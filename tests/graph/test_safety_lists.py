@@ -262,7 +262,6 @@ def test_not_shown_safe(function: Any) -> None:
 
 
 STOPS = {
-    changes_by_an_operator: "changes a chunk in place",
     returns_a_list: "returns a list",
 }
 

@@ -17,6 +17,7 @@ from gpusched.emit.kernel import Kernel
 from gpusched.plan.plan import Launch, Plan
 from gpusched.record import (  # noqa: F401
     assignments,
+    changing,
     functions,
     gathers,
     gradients,

@@ -51,6 +51,7 @@ from gpusched.graph.functions.partials import bare, ufunc_of
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import (  # noqa: F401
     assignments,
+    changing,
     functions,
     gathers,
     gradients,

@@ -48,7 +48,7 @@ from gpusched.graph.safety.examination import NOTHING, Examination, is_own, reas
 from gpusched.plan import shortage, tiers
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE
-from gpusched.plan.plan import OtherKindError, Plan, Registers, ReplayError
+from gpusched.plan.plan import OtherKindError, Plan, Registers, ReplayError, changed
 from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
@@ -76,6 +76,8 @@ NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its own numbers")
 """Why one is repeated there."""
 
+LISTS = GraphBreak.OWN_CHANGES("may change what a list holds that it is given instead of a chunk")
+_STRUCTURES = {dict, list, tuple}
 OTHER_WAYS = GraphBreak.OWN_DECIDES(f"its functions go more than {WAYS} ways, as chunks decide")
 
 _Recorder = TypeVar("_Recorder", bound=Recorder)
@@ -302,6 +304,11 @@ class Segment:
         inputs = (*[registers[k] for k in self.inputs], *examination.arrays)
         if examination.refused:
             return self.direct(Direct(*examination.refused), registers)
+        if examination.chunks and not _STRUCTURES.isdisjoint(map(type, inputs)):
+            for k in self.inputs:
+                if type(registers[k]) in _STRUCTURES:
+                    registers[k] = changed(registers[k], _copied)
+            return self.direct(self.without(LISTS), registers)
         moved = registers if isinstance(registers, Moved) else None
         if self.apart and moved is None:
             return self.run_apart(self.apart, registers)
@@ -654,6 +661,10 @@ class Segment:
         found.answers = {} if self.replayed else None
         found.exact = self.overrides.mathematics == EXACT
         return found
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _realigns(step: ProgramStep) -> bool:

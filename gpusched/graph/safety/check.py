@@ -43,7 +43,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.graph.safety.listed import Unsafe, described, refuse
 from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import codes, instructions
-from gpusched.record.catalogue import CHANGING
+from gpusched.record.catalogue import CHANGING, has
 from gpusched.record.chunk import LackingError
 from gpusched.record.handlers import UFUNC_METHODS
 
@@ -87,11 +87,16 @@ class Examination:
         self._running: list[types.FunctionType] = []
         self._passed: dict[Any, float] = {}
         """Functions that may be called where it is not known which one is, with their limits."""
+        self.assumed = False
+        """Whether what is made of chunks is an array if these are arrays, and no lists."""
+        self.changes = False
+        """Whether something is changed that it has made."""
         self._most = -1
         """How many arguments by position such calls have at most."""
 
     def finish(self) -> None:
         """Refuse calls of what is not known by which something may be changed."""
+        self.outside.chunks = self.assumed and self.changes
         for name, most in self._passed.items():
             if most < self._most:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"may call {name} with out=, or another function")
@@ -132,7 +137,7 @@ class Examination:
             elif kind is Kind.TEXT:
                 # Which depends on `numpy.set_printoptions`, where numbers are NumPy's.
                 refuse(GraphBreak.OWN_CODE, "formats a string, and does not only raise it")
-            elif kind is not Kind.OTHER and not is_new(kind):
+            elif kind not in (Kind.CHUNK, Kind.OTHER) and not is_new(kind):
                 refuse(GraphBreak.OWN_CODE, f"uses {kind.value}")
 
     def _use_value(self, value: Any, name: str) -> None:
@@ -147,7 +152,7 @@ class Examination:
             if is_format(value):
                 refuse(GraphBreak.OWN_CODE, "uses a string with %, which may format another")
         else:
-            if not listed.is_listed(value) or value is np.errstate:
+            if not listed.is_listed(value) or value is np.errstate or has(value, "changes"):
                 refuse(GraphBreak.OWN_OBJECTS, f"uses {described(Known(value, name))}")
             self.calls(value)
             self._passed[listed.called_name(value)] = min(
@@ -420,7 +425,7 @@ class Code:
         if not isinstance(owner, Known) or is_constant(owner.value):
             self.use(owner)
             if name in listed.NAMES:
-                return Method(Kind.NEW if is_own(owner) else Kind.OTHER, name)
+                return Method(self._owner(owner, name), name)
             if name in ATTRIBUTES:
                 return ATTRIBUTES[name]
             if self._asks and not listed.is_plain_attribute(name):
@@ -434,6 +439,17 @@ class Code:
         except KeyError:
             refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
         return Known(found, f"{owner.name}.{name}")
+
+    def _owner(self, owner: Any, name: str) -> Kind:
+        """Return the kind of what a method is called of."""
+        if owner is Kind.CHUNK and name == "copy":
+            return self.assumed()
+        return owner if owner is Kind.ARRAY else Kind.NEW if is_own(owner) else Kind.OTHER
+
+    def assumed(self) -> Kind:
+        """Return the kind of what is made of a chunk, which is assumed to be an array."""
+        self.whole.assumed = True
+        return Kind.ARRAY
 
     # Calls ------------------------------------------------------------------------------------
 
@@ -452,7 +468,8 @@ class Code:
             return self._call_python(callee.value, args, names)
         for name, least in CHANGING.items():
             asked = name in names and names[name] != Known(least)
-            if asked and (name != "copy" or listed.is_changed_by(callee)):
+            self.whole.changes |= asked
+            if asked and not listed.is_harmless(callee, name, names[name]):
                 refuse(GraphBreak.OWN_ARGUMENTS, f"calls {listed.said(callee)} with {name}=")
         if isinstance(callee, Known) and callee.value is isinstance and len(args) == 2:
             self.use(args[0])
@@ -467,13 +484,15 @@ class Code:
             if not (raised and is_string(kind)):
                 self.use(kind)
         if isinstance(callee, Method):
+            self.whole.changes |= callee.name in listed.CHANGING
             return listed.method(callee, args, names)
         if isinstance(callee, Known):
+            self.whole.changes |= has(callee.value, "changes")
             found = listed.function(callee.value, args, names)
             self.whole.calls(callee.value)
             self.whole.called(listed.most_given(callee.value, args))
             return found
-        if callee not in (Kind.OTHER, Kind.NEW):
+        if callee not in (Kind.OTHER, Kind.CHUNK, Kind.NEW):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         self.whole.called(len(args))
         return Kind.OTHER

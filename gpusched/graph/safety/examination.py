@@ -120,7 +120,9 @@ def _spread(
 
 def kind_of(value: Any) -> Any:
     """Return the kind of an argument of a task's or of a program's call."""
-    if isinstance(value, TaskRef | GraphNode | Register | np.ndarray):
+    if isinstance(value, TaskRef | np.ndarray) or (type(value) is Register and value.item is None):
+        return Kind.CHUNK
+    if isinstance(value, GraphNode | Register):
         return Kind.OTHER
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
@@ -137,7 +139,9 @@ def _is_little(kind: Any) -> bool:
 
 
 def _may_be_chunk(kind: Any) -> bool:
-    return any(map(_may_be_chunk, kind.items)) if isinstance(kind, Items) else kind is Kind.OTHER
+    if isinstance(kind, Items):
+        return any(map(_may_be_chunk, kind.items))
+    return kind in (Kind.CHUNK, Kind.OTHER)
 
 
 def _is_harmless(value: Any) -> bool:
@@ -146,7 +150,9 @@ def _is_harmless(value: Any) -> bool:
         return all(map(_is_harmless, value))
     if type(value) is dict:
         return all(map(_is_harmless, (*value, *value.values())))
-    return kind_of(value) is Kind.OTHER or (is_constant(value) and not is_format(value))
+    if kind_of(value) in (Kind.CHUNK, Kind.OTHER):
+        return True
+    return is_constant(value) and not is_format(value)
 
 
 def _said_of_object(function: Any) -> Reason:
@@ -202,6 +208,11 @@ class Examination:
     def handles(self) -> bool:
         """Whether one of the functions handles exceptions."""
         return any([outside.handles for outside in self.outsides])
+
+    @property
+    def chunks(self) -> bool:
+        """Whether it is assumed that they are given arrays, and no lists of these."""
+        return any([outside.chunks for outside in self.outsides])
 
     @property
     def is_code(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.kinds import (
+    GRIDS,
     Filling,
     Items,
     Kind,
@@ -104,7 +105,8 @@ _rules({
     "JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT": lambda code, i: [
         (i.argval, code.stack)
     ],
-    "GET_ITER BINARY_SLICE YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
+    "GET_ITER": lambda code, i: code.push(_part(code.taken(1)[0])),
+    "YIELD_VALUE": lambda code, i: _replace(code, i, Kind.OTHER),
     "UNARY_NEGATIVE": lambda code, i: _replace(code, i, Kind.ARRAY),
     "BUILD_SLICE TO_BOOL UNARY_INVERT UNARY_NOT UNARY_POSITIVE":
         lambda code, i: _replace(code, i, Kind.NEW),
@@ -246,12 +248,17 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
         return code.push(Items(tuple(_NONE_TYPE if k == _NONE else k for k in (left, right))))
     formats = "%" in i.argrepr and is_string(left)
     code.use(right, *(() if formats else (left,)))
+    code.whole.changes |= i.argrepr.endswith("=")
     if i.argrepr.endswith("=") and not is_own(left):
         refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
     if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
         return code.push(Kind.MASK)
     if not formats and _makes_array(i.argrepr, left, right):
         return code.push(Kind.ARRAY)
+    if not i.argrepr.endswith("=") and Kind.CHUNK in (left, right):
+        other = right if left is Kind.CHUNK else left
+        if i.argrepr != "*" or other is Kind.CHUNK or is_numeric(other):
+            return code.push(code.assumed())
     return code.push(Kind.TEXT if formats else Kind.NEW)
 
 
@@ -278,13 +285,27 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if number is not None and -len(items) <= number < len(items):
         return code.push(items[number])
+    if isinstance(owner, Known) and any(owner.value is each for each in GRIDS):
+        code.use(index)
+        return code.push(Kind.NEW)
     code.use(owner, index)
-    return code.push(Kind.ARRAY if owner is Kind.ARRAY and index is Kind.MASK else Kind.OTHER)
+    return code.push(_part(owner))
+
+
+@rule("BINARY_SLICE")
+def _slice(code: Code, i: dis.Instruction) -> Ways:
+    return code.push(_part(code.taken(3)[0]))
+
+
+def _part(whole: Any) -> Kind:
+    """Return the kind of what is taken of a value: of an array, an array again, or a number."""
+    return whole if whole in (Kind.ARRAY, Kind.CHUNK) else Kind.OTHER
 
 
 @rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
 def _store(code: Code, i: dis.Instruction) -> Ways:
     given = code.taken(-dis.stack_effect(i.opcode, i.arg, jump=False))
+    code.whole.changes = True
     if not is_new(given[0 if i.opname == "DELETE_SUBSCR" else 1]):
         refuse(GraphBreak.OWN_ASSIGNS, "assigns to elements of an array")
     return None
@@ -379,7 +400,7 @@ def _unpack(code: Code, i: dis.Instruction) -> Ways:
     items = items_of(kind)
     if items is None or len(items) != count:
         code.use(kind)
-        items = (Kind.OTHER,) * count
+        items = (_part(kind),) * count
     return code.push(*reversed(items))
 
 
@@ -388,7 +409,7 @@ def _unpack(code: Code, i: dis.Instruction) -> Ways:
 
 @rule("FOR_ITER")
 def _for_iter(code: Code, i: dis.Instruction) -> Ways:
-    within, after = [*code.stack, Kind.OTHER], code.stack
+    within, after = [*code.stack, _part(code.stack[-1])], code.stack
     if sys.version_info >= (3, 13):
         # The loop ends at END_FOR, which takes an item off, and then POP_TOP, the iterator.
         after = within

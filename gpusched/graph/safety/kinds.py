@@ -17,11 +17,14 @@ class Kind(enum.Enum):
 
     OTHER = "a value that others may see"
     """Anything that is given to the function, or that may show such a value."""
+    CHUNK = "a chunk that others may see"
+    """Of these an array, or a number of NumPy's: what is computed with it is an array, too. That is
+    assumed of the results of tasks (`gpusched.graph.safety.outside.Outside.chunks`)."""
     NEW = "a value of its own"
     """An array, list or dictionary that this call has made, which shares memory with nothing that
     it is given; or something that never changes, such as a number."""
     ARRAY = "a new array"
-    """Of these an array, or a number of NumPy's: what a mask chooses of it is a copy."""
+    """Of these an array, or a number: what it shows in another way is as new."""
     MASK = "whether a comparison holds"
     """Of these a truth value, or an array of such."""
     COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"
@@ -116,6 +119,10 @@ ATTRIBUTES = dict.fromkeys(
 """Attributes of arrays, dtypes, slices and what `numpy.finfo` returns."""
 
 
+GRIDS = (np.mgrid, np.ogrid)
+"""What makes new arrays of the numbers that it is indexed by."""
+
+
 def is_constant(value: Any) -> bool:
     """Return whether a value is a constant, a NumPy scalar's type, or a tuple of such."""
     if type(value) in (tuple, frozenset):
@@ -207,6 +214,8 @@ def joined(left: Any, right: Any) -> Any:
     first, second = items_of(left), items_of(right)
     if first is not None and second is not None and len(first) == len(second):
         return Items(tuple(map(joined, first, second)))
+    if {left, right} <= {Kind.CHUNK, Kind.ARRAY, Kind.MASK}:
+        return Kind.ARRAY if Kind.CHUNK not in (left, right) else Kind.CHUNK
     if is_own(left) and is_own(right):
         return Kind.TEXT if Kind.TEXT in (left, right) else Kind.NEW
     return Kind.OTHER

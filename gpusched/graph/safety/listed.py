@@ -94,8 +94,8 @@ _CALLING = (filter, functools.reduce, max, min, sorted)
 
 EITHER = ("max", "min")
 """Attributes of what `numpy.finfo` returns that are methods of arrays."""
-CHANGING = ("append", "extend", "insert", "pop", "reverse")
-"""Methods that change lists."""
+CHANGING = ("append", "extend", "fill", "insert", "partition", "pop", "reverse", "sort")
+"""Methods that change lists or arrays."""
 CONVERTING = ("clip", "mean", "prod", "std", "sum", "var")
 """Methods that may be asked for a dtype, and are Python functions of NumPy's for arrays: these
 would warn as complex numbers are converted (`gpusched.graph.safety.standins`)."""
@@ -181,7 +181,9 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
     form = recorded_form(called)
     if form is not None and not names.keys() <= form.named:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {', '.join(names)}=")
-    if isinstance(called, np.ufunc) and "where" in names:
+    if has(called, "changes") and not (args and is_new(args[0])):
+        refuse(GraphBreak.OWN_CHANGES, f"calls {name} of an array that is not new")
+    if isinstance(called, np.ufunc) and "where" in names and "out" not in names:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with where=")
     if called is np.errstate:
         if args or not names.keys() <= _ERRSTATE:
@@ -208,15 +210,15 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
     owner, name = called.owner, called.name
     if isinstance(owner, Known):
         return _ufunc_method(owner.value, name, args)
-    if name in CHANGING and owner is not Kind.NEW:
-        refuse(GraphBreak.OWN_CHANGES, "changes a list that others may see")
+    if name in CHANGING and not is_new(owner):
+        refuse(GraphBreak.OWN_CHANGES, f"changes by {name} what others may see")
     if len(args) > method_limit(name):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with out=")
     if name in CONVERTING and ("dtype" in names or len(args) > 1 + (name == "clip")):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
     if name == "copy":
-        return Kind.NEW  # It may be a list's.
+        return owner if owner is Kind.ARRAY else Kind.NEW  # It may be a list's.
     return Kind.ARRAY if copies or method_has(name, "fresh") else Kind.OTHER
 
 
@@ -259,11 +261,14 @@ def _is_plain_type(kind: Any) -> bool:
     return isinstance(kind, Known) and type(kind.value) in kinds and kind.value is not type
 
 
-def is_changed_by(callee: Any) -> bool:
-    """Return whether ``copy=`` may mean that a call changes what it is given."""
-    if isinstance(callee, Known):
-        return callee.value is np.nan_to_num
-    return not isinstance(callee, Method)
+def is_harmless(callee: Any, option: str, given: Any) -> bool:
+    """Return whether an option of `CHANGING` has a call change nothing that others may see."""
+    if option == "out":
+        return isinstance(callee, Known) and is_new(given)
+    if option == "copy":
+        changes = isinstance(callee, Known) and callee.value is np.nan_to_num
+        return isinstance(callee, Known | Method) and not changes
+    return False
 
 
 def called_name(value: Any) -> str:

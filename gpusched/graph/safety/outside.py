@@ -68,6 +68,8 @@ class Outside:
         """Whether one of the functions handles exceptions: it is recorded without its handlers."""
         self.between = False
         """Whether one of the functions calls what no kernel computes, between kernels."""
+        self.chunks = False
+        """Whether it is assumed that what they are given of chunks are arrays, and no lists."""
         self.lacking: set[tuple[types.CodeType, str]] = set()
         """Attributes that no chunk has, by the code that asks for them and handles that."""
 

@@ -202,7 +202,7 @@ def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
 def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of chunks, or of numbers if it does not warn of any."""
     plain = _is_quiet(function) and len(args) <= 2 and kwargs.keys() <= {"axis"}
-    if not (plain or chunks_in((args, kwargs))):
+    if not (plain or function in _OF_PLACES or chunks_in((args, kwargs))):
         _refuse(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} without a chunk"))
     return function(*args, **kwargs)
 
@@ -212,14 +212,19 @@ _NUMPY = frozenset(map(type, HANDLERS))
 _ASKING = {np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.ndim, np.result_type,
            np.shape, np.size}  # fmt: skip
 """Those that compute nothing."""
-_QUIET = {np.all, np.any, np.cumprod, np.cumsum, np.max, np.min, np.prod, np.round, np.sum}
+_OF_PLACES = {np.broadcast_arrays, np.diag_indices_from, np.ix_, np.meshgrid, np.ravel_multi_index,
+              np.tril_indices_from, np.triu_indices_from, np.unravel_index}  # fmt: skip
+"""Those that make places, and arrangements of numbers, whatever they are asked for."""
+_WARNING = {np.full_like, np.mean, np.median, np.nanargmax, np.nanargmin, np.nanmax, np.nanmean,
+            np.nanmedian, np.nanmin, np.nanpercentile, np.nanquantile, np.nanstd, np.nanvar,
+            np.percentile, np.quantile, np.std, np.var}  # fmt: skip
+"""Those that warn of nothing to compute with, or of what they convert."""
 
 
 def _is_quiet(function: Any) -> bool:
     """Return whether a function warns of nothing but errors of floats, if asked for no dtype."""
     traits = ("elementwise", "fresh", "moves", "view")
-    quiet = function is not np.full_like and any(has(function, trait) for trait in traits)
-    return quiet or function in _QUIET
+    return function not in _WARNING and any(has(function, trait) for trait in traits)
 
 
 _STANDING: dict[int, Callable[..., Any]] = {
