@@ -166,3 +166,22 @@ def test_a_function_that_pads_may_be_the_users_own() -> None:
     with gpusched.disable():
         expected = program.compute(scheduler="sync")
     np.testing.assert_array_equal(program.compute(scheduler="sync"), expected)
+
+
+def by_the_largest(block: Block) -> Any:
+    most = block.max()
+
+    def chosen(elements: Any) -> Any:
+        return elements * (2 if elements.max() > most - 1 else 3)
+
+    return np.piecewise(block * 1.0, [block > 0], [chosen, 0]) + 1
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_functions_that_are_given_to_such_calls_see_the_chunk_of_each_task() -> None:
+    """A plan would keep what they have read of the chunk that it was recorded for."""
+    for factor in (1, 10, 0.1, 100):
+        program = mapped(by_the_largest, VALUES * factor)
+        with gpusched.disable():
+            expected = program.compute(scheduler="sync")
+        np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=1e-12)
