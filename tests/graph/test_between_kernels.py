@@ -78,6 +78,7 @@ FUNCTIONS: dict[str, Callable[[Block], Any]] = {
     "slogdet": of_a_pair,
     "slogdet by its names": by_its_names,
     "slogdet of all": all_of_a_pair,
+    "geomspace": lambda b: np.geomspace(abs(b * 2), 20, 3).sum(axis=0) + b,
     "intersect1d": lambda b: b * np.intersect1d(b[0].round() * 1, b[1].round() + 0).sum(),
     "polyfit": lambda b: b * np.polyfit(b[0, 0] * 2, b[0, 1] + 1, 1)[0],
     "diagonal of matrices": lambda b: np.linalg.diagonal(b * 2)[:, None] * b,
