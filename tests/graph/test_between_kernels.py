@@ -186,3 +186,21 @@ def test_functions_that_are_given_to_such_calls_see_the_chunk_of_each_task() -> 
         with gpusched.disable():
             expected = program.compute(scheduler="sync")
         np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_such_calls_run_in_vain_for_one_chunk_where_values_decide_how_many_results_there_are() -> (
+    None
+):
+    def varying(block: Block) -> Any:
+        line = np.polyfit(block[0, 0] * 0 + 1, block[0, 1], 2)  # Warns, each time.
+        return np.unique(block.round() * 2) + line[0] * 0
+
+    calls = []
+    for k in range(6):
+        block = da.from_array(VALUES[:4] * (k + 1), chunks=-1) * 2
+        (chunk,) = block.map_blocks(varying, dtype=float).to_delayed().ravel()
+        with pytest.warns(np.exceptions.RankWarning) as warned:
+            dask.compute(chunk, scheduler="sync")
+        calls.append(len(warned))
+    assert calls == [1, 2, 1, 1, 1, 1]
