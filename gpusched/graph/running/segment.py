@@ -381,8 +381,7 @@ class Segment:
             except ReplayError as error:
                 take()  # Errors of numbers that this chunk has not.
                 last = plan is found.plans[-1] and type(registers) is not Moved
-                varies = isinstance(error, OtherKindError) and last
-                if varies and len(found.plans) >= self._most_kinds():
+                if isinstance(error, OtherKindError) and last and self._varies(found):
                     self.apart = self.divided(error.step, varies=True)
                 continue
             except Exception as error:
@@ -405,10 +404,10 @@ class Segment:
             self.unfused(kernels, key, inputs, registers, only)
         return bool(missing)
 
-    def _most_kinds(self) -> int:
-        """Return from how many plans on a call varies: what takes any time runs in vain once."""
+    def _varies(self, found: Plans) -> bool:
+        """Return whether no more plans are to be tried: what takes any time runs in vain once."""
         between = any([outside.between for outside in self.examined().outsides])
-        return 1 if between else OTHER_KINDS
+        return len(found.plans) >= (1 if between else OTHER_KINDS)
 
     def finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep and count the results of a plan whose kernels have run."""
