@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def ordinary(value: Any) -> Any:
 
 
 def result_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return what a function gives of stand-ins; identity matrices where there is none of zeros.
+    """Return what a function gives of stand-ins; of other numbers where it refuses zeros.
 
     Examples
     --------
@@ -110,15 +111,35 @@ def result_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """
     try:
         return function(*args, **kwargs)
-    except np.linalg.LinAlgError:  # As zeros have no inverse.
-        return function(*changed(args, _identity), **changed(kwargs, _identity))
+    except ValueError:
+        for change in (_identity, _ones):
+            with suppress(ValueError):
+                return function(*changed(args, change), **changed(kwargs, change))
+        raise
 
 
 def _identity(item: Any) -> Any:
-    """Return a stand-in of the same kind that has an inverse where such matrices have one."""
-    if type(item) is not np.ndarray or item.ndim < 2:
+    """Return a stand-in of the same kind that has an inverse where such matrices have one.
+
+    Of one axis, it has distinct numbers, through which there is one line.
+    """
+    if not _is_number(item) or item.ndim == 0:
         return item
+    if item.ndim == 1:
+        return np.arange(1, item.size + 1).astype(item.dtype)
     return np.broadcast_to(np.eye(*item.shape[-2:], dtype=item.dtype), item.shape)
+
+
+def _ones(item: Any) -> Any:
+    """Return a stand-in of the same kind without zeros."""
+    if not _is_number(item):
+        return item
+    return np.ones_like(item) if type(item) is np.ndarray else type(item)(1)
+
+
+def _is_number(item: Any) -> bool:
+    plain = type(item) is np.ndarray or isinstance(item, np.generic)
+    return plain and item.dtype.kind in "biufc"
 
 
 def arrays_in(structure: Any) -> list[Any]:

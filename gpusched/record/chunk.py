@@ -547,7 +547,19 @@ def computed(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs
     reason = why_changing(function, args, kwargs)
     if reason:
         recorder.stop(reason)
+    if recorder.closed and any(map(_may_hold_chunks, items((args, kwargs)))):
+        name = getattr(function, "__name__", repr(function))
+        recorder.stop(GraphBreak.OWN_ARGUMENTS(f"calls {name} with a function"))
     return compute(recorder, function, args, kwargs)
+
+
+def _may_hold_chunks(item: Any) -> bool:
+    """Return whether a value is a function that may read lazy chunks, which a plan may not keep.
+
+    The next chunk's call of it would be given what was recorded of this one.
+    """
+    known = isinstance(item, type | np.ufunc) or has(item, "pure")
+    return callable(item) and not known
 
 
 def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,

@@ -78,6 +78,7 @@ FUNCTIONS: dict[str, Callable[[Block], Any]] = {
     "slogdet": of_a_pair,
     "slogdet by its names": by_its_names,
     "slogdet of all": all_of_a_pair,
+    "geomspace": lambda b: np.geomspace(abs(b * 2), 20, 3).sum(axis=0) + b,
     "intersect1d": lambda b: b * np.intersect1d(b[0].round() * 1, b[1].round() + 0).sum(),
     "polyfit": lambda b: b * np.polyfit(b[0, 0] * 2, b[0, 1] + 1, 1)[0],
     "diagonal of matrices": lambda b: np.linalg.diagonal(b * 2)[:, None] * b,
@@ -166,3 +167,40 @@ def test_a_function_that_pads_may_be_the_users_own() -> None:
     with gpusched.disable():
         expected = program.compute(scheduler="sync")
     np.testing.assert_array_equal(program.compute(scheduler="sync"), expected)
+
+
+def by_the_largest(block: Block) -> Any:
+    most = block.max()
+
+    def chosen(elements: Any) -> Any:
+        return elements * (2 if elements.max() > most - 1 else 3)
+
+    return np.piecewise(block * 1.0, [block > 0], [chosen, 0]) + 1
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_functions_that_are_given_to_such_calls_see_the_chunk_of_each_task() -> None:
+    """A plan would keep what they have read of the chunk that it was recorded for."""
+    for factor in (1, 10, 0.1, 100):
+        program = mapped(by_the_largest, VALUES * factor)
+        with gpusched.disable():
+            expected = program.compute(scheduler="sync")
+        np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_such_calls_run_in_vain_for_one_chunk_where_values_decide_how_many_results_there_are() -> (
+    None
+):
+    def varying(block: Block) -> Any:
+        line = np.polyfit(block[0, 0] * 0 + 1, block[0, 1], 2)  # Warns, each time.
+        return np.unique(block.round() * 2) + line[0] * 0
+
+    calls = []
+    for k in range(6):
+        block = da.from_array(VALUES[:4] * (k + 1), chunks=-1) * 2
+        (chunk,) = block.map_blocks(varying, dtype=float).to_delayed().ravel()
+        with pytest.warns(np.exceptions.RankWarning) as warned:
+            dask.compute(chunk, scheduler="sync")
+        calls.append(len(warned))
+    assert calls == [1, 2, 1, 1, 1, 1]

@@ -381,7 +381,7 @@ class Segment:
             except ReplayError as error:
                 take()  # Errors of numbers that this chunk has not.
                 last = plan is found.plans[-1] and type(registers) is not Moved
-                if isinstance(error, OtherKindError) and last and len(found.plans) >= OTHER_KINDS:
+                if isinstance(error, OtherKindError) and last and self._varies(found):
                     self.apart = self.divided(error.step, varies=True)
                 continue
             except Exception as error:
@@ -403,6 +403,11 @@ class Segment:
             only = missing[0] if len(found.plans) == 1 else None
             self.unfused(kernels, key, inputs, registers, only)
         return bool(missing)
+
+    def _varies(self, found: Plans) -> bool:
+        """Return whether no more plans are to be tried: what takes any time runs in vain once."""
+        between = any([outside.between for outside in self.examined().outsides])
+        return len(found.plans) >= (1 if between else OTHER_KINDS)
 
     def finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep and count the results of a plan whose kernels have run."""
