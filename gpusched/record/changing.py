@@ -18,8 +18,9 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node
 from gpusched.record.assignments import changed
-from gpusched.record.chunk import LazyChunk, compute, is_scalar, recorder_of
-from gpusched.record.handlers import records_change, records_method, records_special
+from gpusched.record.catalogue import has
+from gpusched.record.chunk import LazyChunk, chunks_in, compute, is_scalar, recorder_of
+from gpusched.record.handlers import axis_of, records_change, records_method, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 
@@ -41,9 +42,15 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     if type(out) is not LazyChunk:
         recorder.stop(GraphBreak.CHANGES(f"calls {name} with out="))
     whole = _whole(out)
+    by_element = isinstance(function, np.ufunc) and function.signature is None
+    early = has(function, "early") or (isinstance(function, np.ufunc) and not by_element)
+    if early and any(each.whole is whole for each in chunks_in((args, kwargs))):
+        recorder.stop(GraphBreak.CHANGES(f"calls {name} with out= of what it reads"))
     if where is not True:
         args = tuple(_guarded(recorder, each, where) for each in args)
     found = function(*args, **kwargs)
+    if not by_element and np.shape(found) != out.shape:
+        recorder.stop(GraphBreak.CHANGES(f"calls {name} with out= of another shape"))
     # Functions of other kinds compute in the dtype of what they write to.
     casting = "same_kind" if isinstance(function, np.ufunc) else "no"
     _write(whole, out, found, where, casting)
@@ -122,7 +129,7 @@ def _copied(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
 @records_change(np.putmask)
 def _put(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     if np.shape(values) in ((), np.shape(a)) and np.shape(mask) == np.shape(a):
-        return _copied(recorder, a, values, "unsafe", mask)
+        return _copied(recorder, a, values, "safe", mask)
     return _on_a_copy(np.putmask, recorder, a, mask, values)
 
 
@@ -152,14 +159,18 @@ for _function in (np.fill_diagonal, np.place, np.put, np.put_along_axis):
 
 @records_method("fill")
 def _fill(recorder: Recorder, array: LazyChunk, value: Any) -> None:
+    if np.shape(value):
+        recorder.stop(GraphBreak.CHANGES("fills an array with several values"))
     _copied(recorder, array, value, "unsafe")
 
 
 @records_method("sort")
 def _sort(recorder: Recorder, array: LazyChunk, axis: Any = -1, kind: Any = None) -> None:
+    axis = axis_of(axis, array.ndim)
     _write(_whole(array), array, np.sort(array, axis=axis, kind=kind))
 
 
 @records_method("partition")
 def _partition(recorder: Recorder, array: LazyChunk, kth: Any, axis: Any = -1) -> None:
+    axis = axis_of(axis, array.ndim)
     _write(_whole(array), array, np.partition(array, kth, axis=axis))
