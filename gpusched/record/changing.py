@@ -43,9 +43,8 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
         recorder.stop(GraphBreak.CHANGES(f"calls {name} with out="))
     whole = _whole(out)
     by_element = isinstance(function, np.ufunc) and function.signature is None
-    early = has(function, "early") or (isinstance(function, np.ufunc) and not by_element)
-    if early and any(each.whole is whole for each in chunks_in((args, kwargs))):
-        recorder.stop(GraphBreak.CHANGES(f"calls {name} with out= of what it reads"))
+    if has(function, "early") or (isinstance(function, np.ufunc) and not by_element):
+        _check_apart(whole, name, (args, kwargs))
     if where is not True:
         args = tuple(_guarded(recorder, each, where) for each in args)
     found = function(*args, **kwargs)
@@ -62,6 +61,12 @@ def _whole(array: LazyChunk) -> LazyChunk:
     if not array.whole._fresh or not array.shape:
         recorder_of(array).stop(GraphBreak.CHANGES("changes a chunk in place"))
     return array.whole
+
+
+def _check_apart(whole: LazyChunk, name: str, given: Any) -> None:
+    """End the recording if a call reads what it writes to, as NumPy's result depends on when."""
+    if any(each.whole is whole for each in chunks_in(given)):
+        recorder_of(whole).stop(GraphBreak.CHANGES(f"calls {name}, which writes to what it reads"))
 
 
 def _becomes(whole: LazyChunk, array: LazyChunk, node: Node) -> None:
@@ -141,6 +146,8 @@ def _on_a_copy(function: Callable[..., Any], /, recorder: Recorder, array: Any, 
             GraphBreak.CHANGES(f"calls {function.__name__}, which may change its arguments")
         )
     whole = _whole(array)
+    if has(function, "early"):
+        _check_apart(whole, function.__name__, (args, kwargs))
     recorder.broke(function.__name__, GraphBreak.NO_KERNEL("no kernel for this function"))
     found = compute(recorder, partial(_changed, function), (array, *args), kwargs)
     _becomes(whole, array, found._node)

@@ -192,6 +192,18 @@ def products(b: Block) -> Any:
     return y + b
 
 
+def own_diagonal(b: Block) -> Any:
+    y = b * 2
+    np.fill_diagonal(y, y[:, 1])
+    return y + 1
+
+
+def own_places(b: Block) -> Any:
+    y = b * 2
+    np.place(y, y > 0, y[1])
+    return y + 1
+
+
 REFUSED: dict[str, tuple[Callable[[Block], Any], str]] = {
     each.__name__: (each, told)
     for each, told in (
@@ -199,9 +211,11 @@ REFUSED: dict[str, tuple[Callable[[Block], Any], str]] = {
         (given, "calls multiply with out="),
         (copied_to_what_is_given, "calls copyto of an array that is not new"),
         (sorts_what_is_given, "changes by sort what others may see"),
-        (rolled, "calls concatenate with out= of what it reads"),
-        (ranges, "calls ptp with out= of what it reads"),
-        (products, "calls vecdot with out= of what it reads"),
+        (rolled, "calls concatenate, which writes to what it reads"),
+        (ranges, "calls ptp, which writes to what it reads"),
+        (products, "calls vecdot, which writes to what it reads"),
+        (own_diagonal, "calls fill_diagonal, which writes to what it reads"),
+        (own_places, "calls place, which writes to what it reads"),
     )
 }
 
