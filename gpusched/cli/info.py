@@ -144,7 +144,7 @@ def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[
             "threads": worker["nthreads"],
             "memory_limit": worker["memory_limit"],
             "resources": worker["resources"],
-            "memory": worker["metrics"]["memory"],
+            "process_bytes": worker["metrics"]["memory"],
             **worker["metrics"].get("gpusched", {}),
         }
         for where, worker in found.items()
@@ -229,7 +229,8 @@ def _worker_table(workers: list[dict[str, Any]] | None) -> Iterator[Section]:
         kernels = worker.get("kernels", {})
         rows.append((
             worker["name"], worker["address"], worker["status"],
-            f"{format_bytes(worker['memory'])} of {format_bytes(worker['memory_limit'] or 0)}",
+            f"{format_bytes(worker['process_bytes'])} of "
+            f"{format_bytes(worker['memory_limit'] or 0)}",
             f"{device.get('kind', '-')} {device.get('uuid', '')}".strip(),
             format_bytes(spill.get("disk_bytes", 0)),
             str(kernels.get("launches", 0)),

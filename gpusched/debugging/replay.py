@@ -186,7 +186,11 @@ class Run:
             little = trace.too_little()
             if little is not None:
                 return little.reason
-            structures = trace.finish(registers)
+            structures = trace.structures()
+            costly = trace.costs_more()
+            if costly is not None:
+                return costly.reason
+            trace.finish(registers, structures)
         except (BdbQuit, MemoryError, OverrideError, PieceReturnedError):
             raise
         except UnrecordableError as reason:

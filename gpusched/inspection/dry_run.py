@@ -233,7 +233,12 @@ class Rehearser:
                 self._halt(segment.named[:1] if small else segment.named[-1:], little.reason)
                 self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)
-            outputs = trace.finish(registers)
+            outputs = trace.structures()
+            costly = trace.costs_more()
+            if costly is not None:
+                self._halt(segment.named[-1:], costly.reason)
+                return self._unfused(segment, inputs, registers)
+            trace.finish(registers, outputs)
         except PieceReturnedError:
             raise
         except UnrecordableError as reason:
@@ -311,7 +316,7 @@ class Rehearser:
                     use = CallUse(name_of(step.function), layer, read, written)
                     self._variant.calls.append(use)
             before = list(registers)
-            trace.finish(registers)
+            trace.finish(registers, trace.structures())
         except (Exception, UnrecordableError):  # noqa: BLE001  whatever a function makes of zeros
             # Then they are called one by one.
             return self._call(segment, registers)

@@ -90,11 +90,15 @@ def _kernels(found: Profile) -> Iterator[str]:
         )
         yield f"    {bytes_(row.nbytes)}, {achieved(row)}"
         for place in row.places[:_LINES]:
-            yield f"    {place}  {place.text}"[:100]
+            yield _cut(f"    {place}  {place.text}", 100)
         if len(row.places) > _LINES:
             yield f"    and {count(len(row.places) - _LINES, 'other line')}"
     if len(found.kernels) > _KERNELS:
         yield f"  and {count(len(found.kernels) - _KERNELS, 'other')}"
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if len(text) <= columns else f"{text[: columns - 3]}..."
 
 
 def _unfused(found: Profile) -> Iterator[str]:
@@ -125,7 +129,7 @@ def _outside(found: Profile) -> Iterator[str]:
     yield "Tasks, outside kernels"
     tasks = list(found.outside_kernels.items())
     for name, spent in tasks[:_TASKS]:
-        yield f"  {name[:41]:<42} {seconds(spent):>8}"
+        yield f"  {_cut(name, 41):<42} {seconds(spent):>8}"
     if len(tasks) > _TASKS:
         rest = sum(spent for _, spent in tasks[_TASKS:])
         others = f"and {count(len(tasks) - _TASKS, 'other')}"

@@ -50,6 +50,7 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     found = function(*args, **kwargs)
     if not by_element and np.shape(found) != out.shape:
         recorder.stop(GraphBreak.CHANGES(f"calls {name} with out= of another shape"))
+    recorder.asks(out, *args)
     # Functions of other kinds compute in the dtype of what they write to.
     casting = "same_kind" if isinstance(function, np.ufunc) else "no"
     _write(whole, out, found, where, casting)

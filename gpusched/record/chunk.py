@@ -556,14 +556,15 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
 
     `copies` as in `Recorder.call`.
     """
-    if not has(function, "fresh"):
+    fresh = has(function, "fresh")
+    if not fresh:
         for chunk in chunks_in((args, kwargs)):
             chunk.lend()  # The results may be views of it.
     recorder.registers_of(lazies((args, kwargs)))
     given = references(recorder, args), references(recorder, kwargs)
     found = recorder.call(function, *given, copies)
     if isinstance(found, Leaf):
-        return LazyChunk(recorder, found, scalar=found.scalar)
+        return LazyChunk(recorder, found, scalar=found.scalar, fresh=fresh and not found.scalar)
     several = type(found) in (list, tuple) or is_named(found)
     if several and found and all(isinstance(item, Leaf) for item in found):
         leaves = [LazyChunk(recorder, leaf, scalar=leaf.scalar) for leaf in found]

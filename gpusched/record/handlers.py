@@ -140,7 +140,9 @@ def noted(
         recorder.followed.note(found, function, args, kwargs or {})
     if not recorder.closed:
         return found
-    if recorder.depth == 1 and _is_new(found):
+    new = recorder.depth == 1 and _is_new(found)
+    if new:
+        recorder.asks(*(found if type(found) in (list, tuple) else (found,)), *args)
         # What the call has shared with views of its own, it has let go of.
         for chunk in recorder.lent:
             chunk._fresh = True

@@ -156,6 +156,8 @@ class Recorder:
         """What NumPy warns of whatever the values are, and no kernel does."""
         self.depth = 0
         """How many calls of chunks are being recorded, one within the other."""
+        self.asked = 0, 0
+        """How many calls functions of the user's have made, and the bytes that these would move."""
         self.lent: list[Any] = []
         """Chunks whose memory something shares since the outermost of these calls."""
         self.followed: Calls | None = None
@@ -560,6 +562,11 @@ class Recorder:
         self.made += 1
         if self.made > CALLS:
             self.stop(GraphBreak.CHANGES("makes many calls of chunks"))
+
+    def asks(self, *values: Any) -> None:
+        """Count a call by what it is given and what it gives."""
+        calls, nbytes = self.asked
+        self.asked = calls + 1, nbytes + sum(getattr(each, "nbytes", 0) for each in values)
 
     def go_through(self, items: int) -> None:
         """Count items of chunks that the program goes through; stop where they are too many."""

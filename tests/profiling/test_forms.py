@@ -62,6 +62,8 @@ def test_trace_follows_the_trace_event_format(tmp_path: Path) -> None:
             assert each["s"] in ("g", "p", "t")
     assert used <= named["thread_name"]
     assert {pid for pid, _ in used} == {pid for pid, _ in named["process_name"]}
+    # Perfetto takes these for the main thread, and draws them as one.
+    assert not [(pid, tid) for pid, tid in used if tid in (0, pid)]
     spans = {each["cat"]: each for each in found["traceEvents"] if each["ph"] == "X"}
     assert spans.keys() == set(KINDS)
     assert (spans["kernel"]["ts"], spans["kernel"]["dur"]) == (3e6, 0.75e6)
@@ -187,6 +189,13 @@ def test_tasks_outside_kernels_are_named() -> None:
     assert found.outside_kernels == {"sort": 5.0, "load": 1.0}
     assert re.search(r"Tasks, outside kernels\n  sort +5.0 s\n  load +1.0 s", found.text())
     assert "<h2>Tasks, outside kernels</h2>" in found.html()
+
+
+def test_names_that_are_cut_off_end_in_dots() -> None:
+    name = "a_function_with_a_name_of_very_many_words_that_goes_on"
+    worker = [event("task", "", 0.0, 5.0, task=(f"{name}-1f", 0))]
+    found = profile(("0", worker)).text()
+    assert re.search(r"\n  a_function_with_a_name_of_very_many_wo\.\.\. +5.0 s", found)
 
 
 def test_profile_of_nothing_has_no_headings() -> None:

@@ -144,7 +144,11 @@ class Recording:
         little = trace.too_little()
         if little is not None:
             return little
-        plan = recorder.plan(trace.arrays, trace.structures())
+        structures = trace.structures()
+        costly = trace.costs_more()
+        if costly is not None:
+            return costly
+        plan = recorder.plan(trace.arrays, structures)
         self._layout = layouts.planned(plan, trace, self._inputs) if segment.shown else None
         asked = recorder.patient or recorder.moved or tiers.is_ready(plan)
         if self._layout is not None and asked:

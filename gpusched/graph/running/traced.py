@@ -26,7 +26,7 @@ from gpusched.graph.safety.outside import is_warning
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import OverrideError
-from gpusched.plan.plan import Registers
+from gpusched.plan.plan import Launch, Registers
 from gpusched.record.catalogue import has
 from gpusched.record.chunk import (
     LazyChunk,
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 
 __gpusched_calls_programs__ = True
 
+VIEW, LAUNCH, CALL, BANDWIDTH = 4e-6, 20e-6, 1e-6, 10e9
+"""Seconds that a plan takes for a view and a launch, those of a call of NumPy's, and bytes a second
+(AMD EPYC). Of 4 steps of a heat equation in place, a plan of 372 views and 33 launches took 2.1 ms
+for chunks of 100 x 100, where NumPy took 0.4, and 15 ms for those of 1000 x 1000, where NumPy took
+49."""
+PARTS = GraphBreak.NO_GAIN("parts of arrays that take longer to compute one by one")
 ALONE = GraphBreak.ALONE("nothing to fuse it with")
 
 Call = tuple[int, Callable[..., Any], ProgramStep]
@@ -158,6 +164,32 @@ class Trace:
         alone = GraphBreak.NO_GAIN("only moves elements") if moves else ALONE
         return self.segment.without(alone)
 
+    def costs_more(self) -> Direct | None:
+        """Return the decision that calls take less time than what `structures` has recorded.
+
+        That is asked of arrays that are computed part by part: each part is a launch, and what is
+        read of several parts are many views.
+
+        Raises
+        ------
+        StoppedError
+            If they are of a function of the user's: calls before and after it are recorded.
+        """
+        recorder, bounds = self.recorder, self.segment.overrides.bounds
+        if recorder.moved or not recorder.in_parts or not bounds.elements:
+            return None
+        launches = [step for step in recorder.steps if isinstance(step, Launch)]
+        views = len(recorder.steps) - len(launches)
+        moved = sum(each.bytes_read + each.bytes_written for each in launches)
+        calls, asked = recorder.asked
+        planned = VIEW * views + LAUNCH * len(launches) + moved / BANDWIDTH
+        if not calls or planned <= calls * CALL + asked / BANDWIDTH:
+            return None
+        if len(self._own) == 1:
+            (recorder.step,) = self._own
+            raise StoppedError(PARTS)
+        return self.segment.without(PARTS)
+
     def structures(self) -> tuple[Any, ...]:
         """Return the outputs as structures of registers, which nothing has been written to yet."""
         recorder, segment = self.recorder, self.segment
@@ -170,12 +202,10 @@ class Trace:
         made = ResultRegisters(recorder)
         return tuple(map(made.reference, self.results))
 
-    def finish(self, registers: Registers) -> tuple[Any, ...]:
-        """Compute the outputs into `registers`, and return them as structures of registers."""
-        structures = self.structures()
+    def finish(self, registers: Registers, structures: tuple[Any, ...]) -> None:
+        """Compute the outputs, of which `structures` has been asked for, into `registers`."""
         for k, structure in zip(self.segment.outputs, structures, strict=True):
             registers[k] = self.recorder.fetch(structure)
-        return structures
 
 
 def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
