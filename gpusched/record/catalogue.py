@@ -45,6 +45,7 @@ TRAITS = {
     "lean": "allocates no more than its result, but for a few KiB",
     "fresh": "has a result that shares memory with nothing",
     "changes": "changes its first argument",
+    "early": "writes to `out`, or what it changes, before it has read all that it is given",
     "pure": "changes nothing, unless an argument such as `out` asks for it",
     "examined": "is gone through as the user's functions are, since it calls one of these",
 }
@@ -145,6 +146,9 @@ NAMES: dict[str, dict[str, str]] = {
         "nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile "
         "nanstd nansum nanvar ones_like partition percentile prod quantile ravel_multi_index "
         "searchsorted sort stack std sum take_along_axis var where zeros_like",
+    },
+    "early": {
+        "numpy": "argmax argmin concatenate fill_diagonal nanargmax nanargmin place ptp stack",
     },
     "pure": {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "

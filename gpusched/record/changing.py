@@ -18,8 +18,9 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import Node
 from gpusched.record.assignments import changed
-from gpusched.record.chunk import LazyChunk, compute, is_scalar, recorder_of
-from gpusched.record.handlers import records_change, records_method, records_special
+from gpusched.record.catalogue import has
+from gpusched.record.chunk import LazyChunk, chunks_in, compute, is_scalar, recorder_of
+from gpusched.record.handlers import axis_of, records_change, records_method, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 
@@ -41,9 +42,14 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     if type(out) is not LazyChunk:
         recorder.stop(GraphBreak.CHANGES(f"calls {name} with out="))
     whole = _whole(out)
+    by_element = isinstance(function, np.ufunc) and function.signature is None
+    if has(function, "early") or (isinstance(function, np.ufunc) and not by_element):
+        _check_apart(whole, name, (args, kwargs))
     if where is not True:
         args = tuple(_guarded(recorder, each, where) for each in args)
     found = function(*args, **kwargs)
+    if not by_element and np.shape(found) != out.shape:
+        recorder.stop(GraphBreak.CHANGES(f"calls {name} with out= of another shape"))
     recorder.asks(out, *args)
     # Functions of other kinds compute in the dtype of what they write to.
     casting = "same_kind" if isinstance(function, np.ufunc) else "no"
@@ -56,6 +62,12 @@ def _whole(array: LazyChunk) -> LazyChunk:
     if not array.whole._fresh or not array.shape:
         recorder_of(array).stop(GraphBreak.CHANGES("changes a chunk in place"))
     return array.whole
+
+
+def _check_apart(whole: LazyChunk, name: str, given: Any) -> None:
+    """End the recording if a call reads what it writes to, as NumPy's result depends on when."""
+    if any(each.whole is whole for each in chunks_in(given)):
+        recorder_of(whole).stop(GraphBreak.CHANGES(f"calls {name}, which writes to what it reads"))
 
 
 def _becomes(whole: LazyChunk, array: LazyChunk, node: Node) -> None:
@@ -123,7 +135,7 @@ def _copied(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
 @records_change(np.putmask)
 def _put(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     if np.shape(values) in ((), np.shape(a)) and np.shape(mask) == np.shape(a):
-        return _copied(recorder, a, values, "unsafe", mask)
+        return _copied(recorder, a, values, "safe", mask)
     return _on_a_copy(np.putmask, recorder, a, mask, values)
 
 
@@ -135,6 +147,8 @@ def _on_a_copy(function: Callable[..., Any], /, recorder: Recorder, array: Any, 
             GraphBreak.CHANGES(f"calls {function.__name__}, which may change its arguments")
         )
     whole = _whole(array)
+    if has(function, "early"):
+        _check_apart(whole, function.__name__, (args, kwargs))
     recorder.broke(function.__name__, GraphBreak.NO_KERNEL("no kernel for this function"))
     found = compute(recorder, partial(_changed, function), (array, *args), kwargs)
     _becomes(whole, array, found._node)
@@ -153,14 +167,18 @@ for _function in (np.fill_diagonal, np.place, np.put, np.put_along_axis):
 
 @records_method("fill")
 def _fill(recorder: Recorder, array: LazyChunk, value: Any) -> None:
+    if np.shape(value):
+        recorder.stop(GraphBreak.CHANGES("fills an array with several values"))
     _copied(recorder, array, value, "unsafe")
 
 
 @records_method("sort")
 def _sort(recorder: Recorder, array: LazyChunk, axis: Any = -1, kind: Any = None) -> None:
+    axis = axis_of(axis, array.ndim)
     _write(_whole(array), array, np.sort(array, axis=axis, kind=kind))
 
 
 @records_method("partition")
 def _partition(recorder: Recorder, array: LazyChunk, kth: Any, axis: Any = -1) -> None:
+    axis = axis_of(axis, array.ndim)
     _write(_whole(array), array, np.partition(array, kth, axis=axis))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from inspect import signature
+from itertools import product
 from typing import Any
 
 import dask
@@ -13,6 +15,7 @@ import pytest
 
 import gpusched
 from gpusched.breaks import GraphBreak
+from gpusched.record.catalogue import has
 
 VALUES = np.random.default_rng(11).normal(size=(12, 7)).round(1)
 VALUES[2] = -1.0
@@ -171,6 +174,36 @@ def sorts_what_is_given(b: Block) -> Any:
     return b + 1
 
 
+def rolled(b: Block) -> Any:
+    y = b * 2
+    np.concatenate([y[1:], y[:1]], out=y)
+    return y + 1
+
+
+def ranges(b: Block) -> Any:
+    y = b * 2
+    np.ptp(y, axis=0, out=y[0])
+    return y + 1
+
+
+def products(b: Block) -> Any:
+    y = b[:1] * 2
+    np.vecdot(y, y, out=y)
+    return y + b
+
+
+def own_diagonal(b: Block) -> Any:
+    y = b * 2
+    np.fill_diagonal(y, y[:, 1])
+    return y + 1
+
+
+def own_places(b: Block) -> Any:
+    y = b * 2
+    np.place(y, y > 0, y[1])
+    return y + 1
+
+
 REFUSED: dict[str, tuple[Callable[[Block], Any], str]] = {
     each.__name__: (each, told)
     for each, told in (
@@ -178,6 +211,11 @@ REFUSED: dict[str, tuple[Callable[[Block], Any], str]] = {
         (given, "calls multiply with out="),
         (copied_to_what_is_given, "calls copyto of an array that is not new"),
         (sorts_what_is_given, "changes by sort what others may see"),
+        (rolled, "calls concatenate, which writes to what it reads"),
+        (ranges, "calls ptp, which writes to what it reads"),
+        (products, "calls vecdot, which writes to what it reads"),
+        (own_diagonal, "calls fill_diagonal, which writes to what it reads"),
+        (own_places, "calls place, which writes to what it reads"),
     )
 }
 
@@ -253,23 +291,86 @@ def test_reductions_of_some_elements_and_from_a_number(name: str) -> None:
     assert not counts.breaks
 
 
-def test_errors_are_numpys() -> None:
-    def other_shape(b: Block) -> Any:
-        return np.add(b, 1, out=np.zeros(3)) * 2
+ERRORS: list[tuple[Callable[[Block, Block], Any], type[Exception]]] = [
+    (lambda b, y: np.add(b, 1, out=np.zeros(3)), ValueError),
+    (lambda b, y: np.add(b, 1.5, out=np.zeros(b.shape, int)), TypeError),
+    (lambda b, y: np.max(b * 2, axis=1, where=b > 0), ValueError),
+    (lambda b, y: np.sum(b, axis=0, out=y), ValueError),
+    (lambda b, y: np.cumsum(b[0], out=y), ValueError),
+    (lambda b, y: np.matmul(b[:1], b.T[:, :1], out=y[:1]), ValueError),
+    (lambda b, y: np.putmask(y, b > 0, b * 1j), TypeError),
+    (lambda b, y: np.putmask(y, b > 0, b.astype(np.clongdouble)), TypeError),
+    (lambda b, y: y.fill(b[:1]), ValueError),
+    (lambda b, y: y[0].sort(axis=None), TypeError),
+    (lambda b, y: y[0].partition(1, axis=None), TypeError),
+]
+"""What NumPy refuses to write to an array."""
 
-    def other_dtype(b: Block) -> Any:
-        return np.add(b, 1.5, out=np.zeros(b.shape, int)) * 2
 
-    def no_start(b: Block) -> Any:
-        return np.max(b * 2, axis=1, where=b > 0)[:, None] + b
+@pytest.mark.parametrize("place", range(len(ERRORS)))
+def test_errors_are_numpys(place: int) -> None:
+    call, kind = ERRORS[place]
+
+    def function(b: Block) -> Any:
+        y = b * 2
+        call(b, y)
+        return y + 1
 
     x = da.from_array(VALUES, chunks=(6, 7))
-    for function, kind in ((other_shape, ValueError), (other_dtype, TypeError),
-                           (no_start, ValueError)):  # fmt: skip
-        program = x.map_blocks(function, dtype=float, meta=np.empty((0, 0)))
-        told = []
-        for manager in (gpusched.disable, gpusched.enable):
-            with manager(), pytest.raises(kind) as error:
-                program.compute(scheduler="sync")
-            told.append(str(error.value))
-        assert told[0] == told[1]
+    program = x.map_blocks(function, dtype=float, meta=np.empty((0, 0)))
+    told = []
+    settings = {"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}
+    for manager in (gpusched.disable, gpusched.enable):
+        with manager(), dask.config.set(settings), pytest.raises(kind) as error:
+            program.compute(scheduler="sync")
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+SHOWN: list[Callable[[np.ndarray], np.ndarray]] = [
+    lambda y: y, lambda y: y[0], lambda y: y[-1], lambda y: y[:, 0], lambda y: y[:, -1],
+    lambda y: y[::-1], lambda y: y[1:], lambda y: y[:-1],
+]  # fmt: skip
+
+
+def given_parts(y: np.ndarray) -> list[Any]:
+    """Return parts of an array, and lists of these, for functions to read."""
+    return [y, y[::-1], y.T, y[1:], y[:-1], [y[1:], y[:1]], [y[-1], *y[:-1]]]
+
+
+OPTIONS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}), ((), {"axis": 0}), ((), {"axis": -1}), (([2, 1, 0],), {"axis": 0}), ((2,), {}),
+    ((50,), {"axis": 0}), ((np.ones((3, 3), int),), {}),
+]  # fmt: skip
+
+
+def writes_early(function: Callable[..., Any]) -> bool:
+    """Return whether what a function writes depends on when it reads what it writes to."""
+    kinds: list[Any] = [float, np.int64]
+    numbers = np.arange(9).reshape(3, 3) * 7 % 5
+    for dtype, k, shown, (args, names) in product(kinds, range(7), SHOWN, OPTIONS):
+        written, apart = numbers.astype(dtype), numbers.astype(dtype)
+        try:
+            function(given_parts(written)[k], *args, **names, out=shown(written))
+            function(given_parts(apart.copy())[k], *args, **names, out=shown(apart))
+        except (TypeError, ValueError, LookupError, ArithmeticError):
+            continue
+        if not np.array_equal(written, apart):
+            return True
+    return False
+
+
+def test_what_writes_before_it_has_read_is_known() -> None:
+    with warnings.catch_warnings(action="ignore"):
+        found = [
+            function
+            for function in vars(np).values()
+            if callable(function)
+            and not isinstance(function, np.ufunc | type)
+            and has(function, "pure")
+            and "out" in signature(function).parameters
+            and not has(function, "early")
+            and writes_early(function)
+        ]
+    assert not found
+    assert has(np.concatenate, "early") == writes_early(np.concatenate)
