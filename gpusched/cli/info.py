@@ -127,6 +127,11 @@ def _size(path: Path) -> int | None:
         return None
 
 
+def _in_order(name: Any) -> tuple[int, str]:
+    """Return what names of workers are sorted by, which are mostly numbers."""
+    return len(str(name)), str(name)
+
+
 def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[str, Any]]:
     from gpusched.cluster.contact import NoSchedulerError
 
@@ -147,7 +152,7 @@ def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[
             "process_bytes": worker["metrics"]["memory"],
             **worker["metrics"].get("gpusched", {}),
         }
-        for where, worker in found.items()
+        for where, worker in sorted(found.items(), key=lambda each: _in_order(each[1]["name"]))
     ]
 
 

@@ -21,8 +21,16 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     threadsafe.close()
     assert [t.name for t in threading.enumerate() if t.name.startswith("gpusched ")] == []
-    children = [child.cmdline() for child in psutil.Process().children() if child.is_running()]
+    children = map(_command, psutil.Process().children())
     assert [command for command in children if "gpusched.threadsafe.child" in command] == []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Return the command line of a process that runs; of others that have ended none is left."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 @pytest.fixture
