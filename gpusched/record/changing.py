@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
-from gpusched.plan.expression import Node
 from gpusched.record.assignments import changed
 from gpusched.record.catalogue import has
 from gpusched.record.chunk import LazyChunk, chunks_in, compute, is_scalar, recorder_of
@@ -41,10 +40,10 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     name = function.__name__
     if type(out) is not LazyChunk:
         recorder.stop(GraphBreak.CHANGES(f"calls {name} with out="))
-    whole = _whole(out)
+    _must_be_own(recorder, out, name)
     by_element = isinstance(function, np.ufunc) and function.signature is None
     if has(function, "early") or (isinstance(function, np.ufunc) and not by_element):
-        _check_apart(whole, name, (args, kwargs))
+        _check_apart(out, name, (args, kwargs))
     if where is not True:
         args = tuple(_guarded(recorder, each, where) for each in args)
     found = function(*args, **kwargs)
@@ -53,28 +52,22 @@ def _into(recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...
     recorder.asks(out, *args)
     # Functions of other kinds compute in the dtype of what they write to.
     casting = "same_kind" if isinstance(function, np.ufunc) else "no"
-    _write(whole, out, found, where, casting)
+    _write(out, found, where, casting)
     return out
 
 
-def _whole(array: LazyChunk) -> LazyChunk:
-    """Return the array of the function's own that a change is one of: itself, or what it shows."""
+def _must_be_own(recorder: Recorder, array: Any, name: str) -> None:
+    """End the recording if a call changes something else than an array of the function's own."""
+    if type(array) is not LazyChunk:
+        recorder.stop(GraphBreak.CHANGES(f"calls {name}, which may change its arguments"))
     if not array.whole._fresh or not array.shape:
-        recorder_of(array).stop(GraphBreak.CHANGES("changes a chunk in place"))
-    return array.whole
+        recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
 
 
-def _check_apart(whole: LazyChunk, name: str, given: Any) -> None:
+def _check_apart(array: LazyChunk, name: str, given: Any) -> None:
     """End the recording if a call reads what it writes to, as NumPy's result depends on when."""
-    if any(each.whole is whole for each in chunks_in(given)):
-        recorder_of(whole).stop(GraphBreak.CHANGES(f"calls {name}, which writes to what it reads"))
-
-
-def _becomes(whole: LazyChunk, array: LazyChunk, node: Node) -> None:
-    """Give a chunk another value, and what it shows a part of if it is not the whole itself."""
-    array._node = node
-    changed(recorder_of(array), array)
-    whole._fresh = True  # if what the value is computed by was given it
+    if any(each.whole is array.whole for each in chunks_in(given)):
+        recorder_of(array).stop(GraphBreak.CHANGES(f"calls {name}, which writes to what it reads"))
 
 
 def _guarded(recorder: Recorder, value: Any, mask: Any) -> Any:
@@ -86,11 +79,10 @@ def _guarded(recorder: Recorder, value: Any, mask: Any) -> Any:
     return np.where(mask, value, value.dtype.type(1))
 
 
-def _write(whole: LazyChunk, array: LazyChunk, value: Any, mask: Any = True,
-           casting: Any = "same_kind") -> None:  # fmt: skip
+def _write(array: LazyChunk, value: Any, mask: Any = True, casting: Any = "same_kind") -> None:
     """Record that an array has another value from now on, or where a mask chooses its elements.
 
-    `whole` is what `_whole` returned before the value was computed.
+    It was the function's own before the value was computed (`_must_be_own`), and is so again.
     """
     recorder = recorder_of(array)
     number = type(value) in PYTHON_SCALARS
@@ -113,7 +105,8 @@ def _write(whole: LazyChunk, array: LazyChunk, value: Any, mask: Any = True,
         new = np.where(mask, new, array)
     if type(new) is not LazyChunk or is_scalar(new) or new.dtype != array.dtype:
         recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
-    _becomes(whole, array, new._node)
+    array._node = new._node
+    changed(recorder, array)
 
 
 _SCALARS = {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
@@ -127,31 +120,28 @@ def _kind(value: Any) -> int:
 @records_change(np.copyto)
 def _copied(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
             where: Any = True) -> None:  # fmt: skip
-    if type(dst) is not LazyChunk:
-        recorder.stop(GraphBreak.CHANGES("calls copyto, which may change its arguments"))
-    _write(_whole(dst), dst, src, where, casting)
+    _must_be_own(recorder, dst, "copyto")
+    _write(dst, src, where, casting)
 
 
 @records_change(np.putmask)
 def _put(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     if np.shape(values) in ((), np.shape(a)) and np.shape(mask) == np.shape(a):
-        return _copied(recorder, a, values, "safe", mask)
+        _must_be_own(recorder, a, "putmask")
+        return _write(a, values, mask, "safe")
     return _on_a_copy(np.putmask, recorder, a, mask, values)
 
 
 def _on_a_copy(function: Callable[..., Any], /, recorder: Recorder, array: Any, *args: Any,
                **kwargs: Any) -> None:  # fmt: skip
     """Record a call that changes an array: the array is a changed copy from now on."""
-    if type(array) is not LazyChunk:
-        recorder.stop(
-            GraphBreak.CHANGES(f"calls {function.__name__}, which may change its arguments")
-        )
-    whole = _whole(array)
+    _must_be_own(recorder, array, function.__name__)
     if has(function, "early"):
-        _check_apart(whole, function.__name__, (args, kwargs))
+        _check_apart(array, function.__name__, (args, kwargs))
     recorder.broke(function.__name__, GraphBreak.NO_KERNEL("no kernel for this function"))
     found = compute(recorder, partial(_changed, function), (array, *args), kwargs)
-    _becomes(whole, array, found._node)
+    array._node = found._node
+    changed(recorder, array)
 
 
 def _changed(function: Callable[..., Any], array: np.ndarray, *args: Any, **kwargs: Any) -> Any:
@@ -169,16 +159,19 @@ for _function in (np.fill_diagonal, np.place, np.put, np.put_along_axis):
 def _fill(recorder: Recorder, array: LazyChunk, value: Any) -> None:
     if np.shape(value):
         recorder.stop(GraphBreak.CHANGES("fills an array with several values"))
-    _copied(recorder, array, value, "unsafe")
+    _must_be_own(recorder, array, "fill")
+    _write(array, value, casting="unsafe")
 
 
 @records_method("sort")
 def _sort(recorder: Recorder, array: LazyChunk, axis: Any = -1, kind: Any = None) -> None:
     axis = axis_of(axis, array.ndim)
-    _write(_whole(array), array, np.sort(array, axis=axis, kind=kind))
+    _must_be_own(recorder, array, "sort")
+    _write(array, np.sort(array, axis=axis, kind=kind))
 
 
 @records_method("partition")
 def _partition(recorder: Recorder, array: LazyChunk, kth: Any, axis: Any = -1) -> None:
     axis = axis_of(axis, array.ndim)
-    _write(_whole(array), array, np.partition(array, kth, axis=axis))
+    _must_be_own(recorder, array, "partition")
+    _write(array, np.partition(array, kth, axis=axis))

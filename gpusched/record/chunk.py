@@ -115,14 +115,15 @@ class LazyChunk(NDArrayOperatorsMixin):
             whole._fresh = False
 
     def follow(self) -> None:
-        """Have what the program has taken of it by slices show its value."""
-        whole, self._shown = self.whole, [each for each in self._shown if each() is not None]
-        for part in [each() for each in self._shown]:
-            if part is not None and part._place is not None:
-                found = viewed(self, itemgetter(part._place[1]), repeats=True)
-                part._known, part._view = found._known, found._view
-                part.follow()
-        whole._fresh = True  # which only such views share memory with
+        """Have what the program has taken of it by slices show its value, its own from then on."""
+        parts = [part for each in self._shown if (part := each()) is not None]
+        self._shown = list(map(ref, parts))
+        for part in parts:
+            assert part._place is not None
+            found = viewed(self, itemgetter(part._place[1]), repeats=True)
+            part._known, part._view = found._known, found._view
+            part.follow()
+        self.whole._fresh = True  # which only such views share memory with
 
     @property
     def _like(self) -> Node:

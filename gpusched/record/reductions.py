@@ -82,9 +82,6 @@ def joined_dtype(combine: str, dtype: np.dtype, wanted: Any = None) -> np.dtype:
 NOTHING = object()
 """Stands for no value that a reduction starts from."""
 
-_NEUTRAL = {"add": 0, "multiply": 1, "logical_or": False, "logical_and": True}
-"""What joined to a value leaves it as it is."""
-
 
 def _only(a: Any, where: Any, neutral: Any) -> Any:
     """Return an array with a neutral number wherever a mask of reductions chooses nothing."""
@@ -112,7 +109,8 @@ def reduced(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             combine: str = "add") -> LazyChunk:  # fmt: skip
     """Record the values of an array joined along axes."""
     if where is not True:
-        neutral = _NEUTRAL.get(combine, initial)
+        known = getattr(np, combine).identity
+        neutral = initial if known is None else known
         if type(a) is not LazyChunk or neutral is NOTHING:
             raise UnfusibleError(GraphBreak.OPTION, "where= without initial=, or of no chunk")
         a = _only(a, where, neutral)

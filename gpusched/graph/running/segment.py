@@ -33,6 +33,7 @@ from gpusched.graph.running.decisions import (
 )
 from gpusched.graph.running.division import Steps
 from gpusched.graph.running.inputs import (
+    NESTED,
     ONCE,
     describe,
     first_device,
@@ -77,7 +78,7 @@ REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its
 """Why one is repeated there."""
 
 LISTS = GraphBreak.OWN_CHANGES("may change what a list holds that it is given instead of a chunk")
-_STRUCTURES = {dict, list, tuple}
+_STRUCTURES = {dict, *NESTED}
 OTHER_WAYS = GraphBreak.OWN_DECIDES(f"its functions go more than {WAYS} ways, as chunks decide")
 
 _Recorder = TypeVar("_Recorder", bound=Recorder)
@@ -406,8 +407,7 @@ class Segment:
 
     def _varies(self, found: Plans) -> bool:
         """Return whether no more plans are to be tried: what takes any time runs in vain once."""
-        between = any([outside.between for outside in self.examined().outsides])
-        return len(found.plans) >= (1 if between else OTHER_KINDS)
+        return len(found.plans) >= (1 if self.examined().between else OTHER_KINDS)
 
     def finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep and count the results of a plan whose kernels have run."""

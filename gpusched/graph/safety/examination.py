@@ -210,6 +210,11 @@ class Examination:
         return any([outside.handles for outside in self.outsides])
 
     @property
+    def between(self) -> bool:
+        """Whether one of the functions calls what no kernel computes."""
+        return any([outside.between for outside in self.outsides])
+
+    @property
     def chunks(self) -> bool:
         """Whether it is assumed that they are given arrays, and no lists of these."""
         return any([outside.chunks for outside in self.outsides])
