@@ -6,6 +6,7 @@ import importlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from threading import Barrier, Thread
 from typing import Any
 
 import dask
@@ -72,6 +73,41 @@ def test_front_end_has_the_kinds_of_expressions_that_are_told_apart() -> None:
     assert isinstance((x + 1 - 2).optimize().expr, end.fused), MOVED
     assert end.is_number(dask_array.from_array(np.array(2)).expr), MOVED
     assert not end.is_number(dask_array.from_array(np.ones(2)).expr)
+
+
+def test_threads_that_compute_properties_of_expressions_do_not_wait_for_each_other() -> None:
+    from dask_array._expr import ArrayExpr
+
+    both = Barrier(2)
+
+    class Other(ArrayExpr):  # type: ignore[misc]
+        chunks = ((1,),)
+
+    class Shaped(ArrayExpr):  # type: ignore[misc]
+        @property
+        def shape(self) -> Any:
+            both.wait(timeout=10)
+            return other.shape
+
+    class Chunked(ArrayExpr):  # type: ignore[misc]
+        @property
+        def chunks(self) -> Any:
+            both.wait(timeout=10)
+            return ((other.ndim,),)
+
+    # dask does not name objects of classes that are made in a function.
+    shaped, chunked, other = map(object.__new__, (Shaped, Chunked, Other))
+    found: dict[str, Any] = {}
+    threads = [
+        Thread(target=lambda: found.update(ndim=shaped.ndim), daemon=True),
+        Thread(target=lambda: found.update(shape=chunked.shape), daemon=True),
+    ]
+    with gpusched.enable():
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(timeout=10)
+    assert found == {"ndim": 1, "shape": (1,)}, "cached properties have locks, as up to Python 3.11"
 
 
 @pytest.mark.parametrize("name", list(adapter.REWRITTEN))

@@ -7,6 +7,7 @@ tests/frontends/test_adapter.py says which have moved.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -169,7 +170,24 @@ def optimise_by(optimise: Callable[..., Any]) -> None:
         Called with a graph, the wanted keys and, by name, the expression of the array that asks.
     """
     for end in front_ends():
+        known = isinstance(vars(end.collection).get("__dask_optimize__"), _OfEach)
         end.collection.__dask_optimize__ = _OfEach(optimise)
+        if sys.version_info < (3, 12) and not known:
+            _without_locks(Expr)
+
+
+def _without_locks(kind: type) -> None:
+    """Let several threads compute cached properties of expressions, as from Python 3.12 on.
+
+    Before, each property has one lock for all objects, and properties ask others in any order: a
+    client that goes on while a scheduler in its process makes a graph may wait forever.
+    """
+    for value in vars(kind).values():
+        if isinstance(value, functools.cached_property):
+            value.lock = contextlib.nullcontext()  # type: ignore[attr-defined]
+    each: type
+    for each in type.__subclasses__(kind):
+        _without_locks(each)
 
 
 class _OfEach:
