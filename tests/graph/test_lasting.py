@@ -21,6 +21,7 @@ from gpusched.graph import fusible
 from gpusched.graph.programs import program as lasting
 from gpusched.graph.programs.program import lasts
 from gpusched.graph.running.remembered import held
+from gpusched.graph.safety import examination
 from gpusched.graph.safety.outside import is_little
 from gpusched.newest import Newest
 from gpusched.record.catalogue import FUSIBLE
@@ -430,10 +431,45 @@ def test_arrays_that_functions_read_are_let_go(name, monkeypatch):
     assert alive[0]() is None
 
 
+_elsewhere: dict = {"array": X}
+exec(
+    """import functools
+
+def decorated(function):
+    @functools.wraps(function)
+    def inner(block):
+        return function(block)
+    return inner
+""",
+    _elsewhere,
+)
+
+
+@_elsewhere["decorated"]
+def decorated_elsewhere(block):
+    return block * 2.0 + 1.0
+
+
+def test_a_function_with_a_decorator_of_another_module_is_examined_once(monkeypatch):
+    asked, examined = [], examination.examined
+
+    def counted(function, *how):
+        asked.append(function)
+        return examined(function, *how)
+
+    monkeypatch.setattr(examination, "examined", counted)
+    for _ in range(3):
+        with enable():
+            y = da.from_array(X, chunks=10_000).map_blocks(decorated_elsewhere, dtype=float)
+            np.testing.assert_array_equal(y.compute(scheduler="sync"), X * 2.0 + 1.0)
+    assert asked.count(decorated_elsewhere) == 1
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         (twice, True),
+        (decorated_elsewhere, True),
         (np.where, True),
         (np, True),
         (lambda x: x + 1, True),

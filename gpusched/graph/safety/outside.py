@@ -381,7 +381,7 @@ def is_little(value: Any, seen: set[int] | None = None) -> bool:
     if type(value) is tuple:
         return all(is_little(each, seen) for each in value)
     if isinstance(value, types.FunctionType):
-        if id(value) in seen:
+        if id(value) in seen or _is_of_module(value):
             return True
         seen.add(id(value))
         held = (*_meaning(value)[1:], *map(_contents, value.__closure__ or ()), *_names(value),
@@ -390,6 +390,16 @@ def is_little(value: Any, seen: set[int] | None = None) -> bool:
     if isinstance(value, types.ModuleType | types.CodeType):
         return True
     return value is MISSING or is_constant(value) or found_by_name(value)
+
+
+def _is_of_module(function: types.FunctionType) -> bool:
+    """Return whether a module has a function by its name: what it holds stays in any case.
+
+    Programs and notebooks (`__main__`) define functions again, and the earlier ones end.
+    """
+    name = function.__module__
+    module = None if name == "__main__" else sys.modules.get(name)
+    return module is not None and vars(module).get(function.__qualname__) is function
 
 
 def _names(function: types.FunctionType) -> list[Any]:
