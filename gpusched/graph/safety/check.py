@@ -522,6 +522,17 @@ class Code:
         self.use(owner, *args[2:])
         return Kind.NEW if function is hasattr else Kind.OTHER
 
+    def call_with_more(self, callee: Any, first: list[Any], given: Any, options: Options) -> Any:
+        """Return the kind of what a call gives with `first`, and any number of new arrays then.
+
+        NumPy's functions change none of `first` for it, be an array `out` or an option: what is
+        given beyond their limit is one that nobody else sees.
+        """
+        numpys = isinstance(callee, Known) and listed.is_numpys(callee.value)
+        if numpys or isinstance(callee, Method):
+            return self.call(callee, [*first, Kind.ARRAY], dict(options.names))
+        return self.call_with_any(callee, given, options)
+
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:
         """Return the kind of what a call gives whose arguments are not known."""
         self.use(callee, given, options)

@@ -14,6 +14,7 @@ from gpusched.graph.safety import listed
 from gpusched.graph.safety.kinds import (
     GRIDS,
     Filling,
+    Followed,
     Items,
     Kind,
     Known,
@@ -299,6 +300,8 @@ def _slice(code: Code, i: dis.Instruction) -> Ways:
 
 def _part(whole: Any) -> Kind:
     """Return the kind of what is taken of a value: of an array, an array again, or a number."""
+    if whole is Kind.ARRAYS:
+        return Kind.ARRAY
     return whole if whole in (Kind.ARRAY, Kind.CHUNK) else Kind.OTHER
 
 
@@ -342,8 +345,11 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
     more = code.stack.pop() if i.opname == "LIST_EXTEND" else code.pop(1)[0]
     into, place = code.stack[-int(i.arg or 0)], -int(i.arg or 0)
     items = items_of(more) if i.opname == "LIST_EXTEND" else None
-    if items is not None and isinstance(into, Listing):
-        code.stack[place] = Listing((*into.items, *items))
+    before = items_of(into) if isinstance(into, Listing) else None
+    if before is not None and items is not None:
+        code.stack[place] = Listing((*before, *items))
+    elif i.opname == "LIST_EXTEND" and isinstance(into, Listing) and _part(more) is Kind.ARRAY:
+        code.stack[place] = Followed(into.items)
     else:
         code.use(into, more)
         code.stack[place] = Kind.NEW
@@ -353,7 +359,10 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
 @rule("LIST_TO_TUPLE")
 def _to_tuple(code: Code, i: dis.Instruction) -> Ways:
     listing = code.stack.pop()
-    return code.push(Items(listing.items) if isinstance(listing, Listing) else Kind.NEW)
+    items = items_of(listing) if isinstance(listing, Listing) else None
+    if items is None:
+        return code.push(listing if isinstance(listing, Followed) else Kind.NEW)
+    return code.push(Items(items))
 
 
 @rule("BUILD_MAP BUILD_CONST_KEY_MAP")
@@ -486,6 +495,9 @@ def _call_ex(code: Code, i: dis.Instruction) -> Ways:
     args = items_of(given)
     if isinstance(options, Options) and args is not None:
         return code.push(code.call(callee, list(args), dict(options.names)))
+    if isinstance(options, Options) and (isinstance(given, Followed) or _part(given) is Kind.ARRAY):
+        first = given.items if isinstance(given, Followed) else ()
+        return code.push(code.call_with_more(callee, list(first), given, options))
     return code.push(code.call_with_any(callee, given, options))
 
 

@@ -25,6 +25,7 @@ class Kind(enum.Enum):
     it is given; or something that never changes, such as a number."""
     ARRAY = "a new array"
     """Of these an array, or a number: what it shows in another way is as new."""
+    ARRAYS = "a tuple of new arrays"
     MASK = "whether a comparison holds"
     """Of these a truth value, or an array of such."""
     COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"
@@ -65,6 +66,10 @@ class Items:
 
 class Listing(Items):
     """A list that is nowhere but on the stack: it becomes `Kind.NEW` once it is anywhere else."""
+
+
+class Followed(Listing):
+    """A list, or a tuple, of such items and of any number of new arrays after them."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def settled(kind: Any) -> Any:
 def items_of(kind: Any) -> tuple[Any, ...] | None:
     """Return the kinds of a tuple's items, if their number is known."""
     if isinstance(kind, Items):
-        return kind.items
+        return None if isinstance(kind, Followed) else kind.items
     if isinstance(kind, Known) and type(kind.value) is tuple:
         return tuple(Known(item, kind.name) for item in kind.value)
     return None
@@ -181,7 +186,7 @@ def is_own(kind: Any) -> bool:
 
 def is_new(kind: Any) -> bool:
     """Return whether the function has made a value that it may change."""
-    return kind in (Kind.NEW, Kind.ARRAY, Kind.MASK)
+    return kind in (Kind.NEW, Kind.ARRAY, Kind.ARRAYS, Kind.MASK)
 
 
 def is_type(kind: Any) -> bool:

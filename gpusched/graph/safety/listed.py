@@ -130,6 +130,11 @@ def is_listed(value: Any) -> bool:
     return numpys or recorded_form(value) is not None
 
 
+def is_numpys(value: Any) -> bool:
+    """Return whether a listed value is one of NumPy's functions of arrays."""
+    return isinstance(value, np.ufunc) or type(value) in _NUMPY
+
+
 def is_between(value: Any) -> bool:
     """Return whether a value is a function of NumPy's that is called on arrays, between kernels.
 
@@ -190,13 +195,15 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
             told = "calls errstate with other arguments than names of errors"
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         return Kind.STATE
+    if called is np.gradient or (called is np.where and len(args) == 1):
+        return Kind.ARRAYS
     given = "copy" in names or len(args) > 2
     array = has(called, "fresh") or (isinstance(called, np.ufunc) and called.nout == 1)
     if array or any(called is each for each in _ARRAYS):
         return Kind.ARRAY
     if isinstance(called, np.ufunc):
-        made = False
-    elif id(called) in _LISTED:
+        return Kind.ARRAYS
+    if id(called) in _LISTED:
         # A type of numbers returns an array that is of it already, `numpy.array` if it is asked to.
         made = called in _MAKING and not (called is np.array and given)
         made = made or (called in SCALARS and all(map(is_own, args)))
