@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.kinds import (
@@ -27,6 +29,7 @@ from gpusched.graph.safety.kinds import (
     is_own,
     is_string,
     is_type,
+    is_without_chunk,
     items_of,
 )
 from gpusched.graph.safety.listed import described, from_module, imported, refuse
@@ -125,6 +128,8 @@ def _compare(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(2)
     if not all(map(is_type, given)):
         code.use(*given)
+    if i.opname == "COMPARE_OP" and Kind.TABLE in given and all(map(is_without_chunk, given)):
+        return code.push(Kind.TABLE)
     return code.push(Kind.MASK if i.opname == "COMPARE_OP" else Kind.NEW)
 
 
@@ -255,7 +260,7 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
     if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
         return code.push(Kind.MASK)
     if not formats and _makes_array(i.argrepr, left, right):
-        return code.push(Kind.ARRAY)
+        return code.push(Kind.TABLE if all(map(is_without_chunk, (left, right))) else Kind.ARRAY)
     if not i.argrepr.endswith("=") and Kind.CHUNK in (left, right):
         other = right if left is Kind.CHUNK else left
         if i.argrepr != "*" or other is Kind.CHUNK or is_numeric(other):
@@ -271,8 +276,10 @@ def _makes_array(operator: str, left: Any, right: Any) -> bool:
     """
     if operator.rstrip("=") in ("-", "/", "//", "**", "@"):
         return True
+    if operator.rstrip("=") in ("%", "&", "|", "^", "<<", ">>"):
+        return left in (Kind.ARRAY, Kind.TABLE)  # Strings, sets and dictionaries have them, too.
     if operator.endswith("="):
-        return left is Kind.ARRAY and is_numeric(right)
+        return left in (Kind.ARRAY, Kind.TABLE) and is_numeric(right)
     if operator == "*":
         fractions = [k for k in (left, right) if isinstance(k, Known) and type(k.value) is float]
         return bool(fractions)
@@ -290,6 +297,8 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
         code.use(index)
         return code.push(Kind.NEW)
     code.use(owner, index)
+    if owner is Kind.TABLE and index in (Kind.ARRAY, Kind.CHUNK, Kind.MASK):
+        code.whole.outside.tables = True
     return code.push(_part(owner))
 
 
@@ -302,7 +311,7 @@ def _part(whole: Any) -> Kind:
     """Return the kind of what is taken of a value: of an array, an array again, or a number."""
     if whole is Kind.ARRAYS:
         return Kind.ARRAY
-    return whole if whole in (Kind.ARRAY, Kind.CHUNK) else Kind.OTHER
+    return whole if whole in (Kind.ARRAY, Kind.CHUNK, Kind.TABLE) else Kind.OTHER
 
 
 @rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
@@ -336,8 +345,10 @@ def _is(code: Code, i: dis.Instruction) -> Ways:
 
 @rule("BUILD_TUPLE BUILD_LIST")
 def _build(code: Code, i: dis.Instruction) -> Ways:
-    made = Items if i.opname == "BUILD_TUPLE" else Listing
-    return code.push(made(tuple(code.pop(int(i.arg or 0)))))
+    count = int(i.arg or 0)
+    if i.opname == "BUILD_TUPLE":
+        return code.push(Items(tuple(code.pop(count))))
+    return code.push(Listing(tuple(code.pop_with_numbers(count))))
 
 
 @rule("LIST_APPEND LIST_EXTEND")
@@ -477,10 +488,12 @@ def _kw_names(code: Code, i: dis.Instruction) -> Ways:
 @rule("CALL CALL_KW")
 def _call(code: Code, i: dis.Instruction) -> Ways:
     keywords = code.pop(1)[0].value if i.opname == "CALL_KW" else code.keywords
-    args, code.keywords = code.pop(int(i.arg or 0)), ()
+    args, code.keywords = code.pop_with_numbers(int(i.arg or 0)), ()
+    callee, *own = [kind for kind in code.pop(2) if kind is not Kind.NULL]
+    if not (isinstance(callee, Known) and callee.value is np.array):
+        args = list(map(code.settled, args))
     first = len(args) - len(keywords)
     names = dict(zip(keywords, args[first:], strict=True))
-    callee, *own = [kind for kind in code.pop(2) if kind is not Kind.NULL]
     return code.push(code.call(callee, [*own, *args[:first]], names))
 
 
