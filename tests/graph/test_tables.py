@@ -102,18 +102,55 @@ def test_places_beyond_a_table_raise_numpys_error() -> None:
     compared(lambda x: np.arange(5.0)[x.astype(int)] + 1)
 
 
-TABLES = ["np.arange({n})", "np.linspace(0, 2, {n})", "np.array([1, 2.5, 0, 4, 3, 9, 8, 7, 6])",
-          "np.eye({n})", "np.zeros({n})", "np.array([[1, 2], [3, 4], [5, 6]])",
-          "x[0] * 1", "np.array([x[0, 0], 1.0, 2.0])", "np.identity({n})[1]", "np.array(9)"]  # fmt: skip
-CHANGES = ["t = t * 2 + 1", "t[0] = 5", "t[1:] += 1", "t = np.sqrt(t)", "t = t[::-1]",
-           "t = t.copy()", "t = -t", "u = t; u += 1", "t = np.cumsum(t)", "t = t.astype('f4')", "t = t + x[0, 0]",
-           "t = np.sort(t)", "t[t > 2] = 2", "t = t[1:]", "t = np.where(t > 1, t, 0)", "t = t.T",
-           "t = np.stack([t, t])", "u = t[:2]; u[...] = 3",
-           "s = [1, 2]; s.append(x[0, 0]); t = np.array(s)",
-           "t = np.array(t.tolist())", "t = t if len(t) > 3 else t + 1"]  # fmt: skip
-USES = ["t[x.astype(int)]", "t[x.astype('u1') % 3]", "t[(x > 4).astype(int)]",
-        "t[x.argmax(axis=1)]", "t[x[0].astype(int)]", "t[x.astype(int), 0]", "t[x.astype(int) - 8]", "t[int(2)]",
-        "t[x > 3]", "t[t > 1]", "sum(t[k] for k in range(2))", "t[np.digitize(x, t) - 1]"]  # fmt: skip
+TABLES = [
+    "np.arange({n})",
+    "np.linspace(0, 2, {n})",
+    "np.array([1, 2.5, 0, 4, 3, 9, 8, 7, 6])",
+    "np.eye({n})",
+    "np.zeros({n})",
+    "np.array([[1, 2], [3, 4], [5, 6]])",
+    "x[0] * 1",
+    "np.array([x[0, 0], 1.0, 2.0])",
+    "np.identity({n})[1]",
+    "np.array(9)",
+]
+CHANGES = [
+    "t = t * 2 + 1",
+    "t[0] = 5",
+    "t[1:] += 1",
+    "t = np.sqrt(t)",
+    "t = t[::-1]",
+    "t = t.copy()",
+    "t = -t",
+    "u = t; u += 1",
+    "t = np.cumsum(t)",
+    "t = t.astype('f4')",
+    "t = t + x[0, 0]",
+    "t = np.sort(t)",
+    "t[t > 2] = 2",
+    "t = t[1:]",
+    "t = np.where(t > 1, t, 0)",
+    "t = t.T",
+    "t = np.stack([t, t])",
+    "u = t[:2]; u[...] = 3",
+    "s = [1, 2]; s.append(x[0, 0]); t = np.array(s)",
+    "t = np.array(t.tolist())",
+    "t = t if len(t) > 3 else t + 1",
+]
+USES = [
+    "t[x.astype(int)]",
+    "t[x.astype('u1') % 3]",
+    "t[(x > 4).astype(int)]",
+    "t[x.argmax(axis=1)]",
+    "t[x[0].astype(int)]",
+    "t[x.astype(int), 0]",
+    "t[x.astype(int) - 8]",
+    "t[int(2)]",
+    "t[x > 3]",
+    "t[t > 1]",
+    "sum(t[k] for k in range(2))",
+    "t[np.digitize(x, t) - 1]",
+]
 
 
 @pytest.mark.filterwarnings("ignore")
