@@ -68,6 +68,7 @@ INDEXED: list[Callable[[Any], Any]] = [
     lambda x: np.array([0.5, 1, 2, 4, 8, 16, 32, 64.0])[x.astype(int) - 8] * x,
     lambda x: np.eye(8)[x.argmax(axis=1)] + x[:, :1],
     lambda x: np.arange(9.0)[::-1][x.astype("u1")] + 1,
+    lambda x: np.eye(8)[x.astype(int), 1] + x,
 ]  # fmt: skip
 
 

@@ -297,7 +297,8 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
         code.use(index)
         return code.push(Kind.NEW)
     code.use(owner, index)
-    if owner is Kind.TABLE and index in (Kind.ARRAY, Kind.CHUNK, Kind.MASK):
+    chosen = items_of(index) or (index,)
+    if owner is Kind.TABLE and not {Kind.ARRAY, Kind.CHUNK, Kind.MASK}.isdisjoint(chosen):
         code.whole.outside.tables = True
     return code.push(_part(owner))
 

@@ -178,8 +178,7 @@ class Outside:
             What stands for the arrays that were read, by their identity.
         """
         read = {key: found for key, (_, found, _) in self._read.items()}
-        return Bound(read, recorder, arrays or {}, frozenset(self.lacking),
-                     self.tables)  # fmt: skip
+        return Bound(read, recorder, arrays or {}, frozenset(self.lacking), self.tables)
 
     @property
     def is_little(self) -> bool:
@@ -235,8 +234,7 @@ class Bound:
     """
 
     def __init__(self, read: Mapping[Any, Any], recorder: Recorder, arrays: Mapping[int, LazyChunk],
-                 lacking: frozenset[tuple[types.CodeType, str]],
-                 tables: bool) -> None:  # fmt: skip
+                 lacking: frozenset[tuple[types.CodeType, str]], tables: bool) -> None:  # fmt: skip
         self._read = read
         self._tables = tables
         self._lacking = lacking
