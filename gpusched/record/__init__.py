@@ -1,9 +1,9 @@
 """A program runs on lazy chunks, and what it computes becomes expressions (NEP 13, NEP 18).
 
 In the order of calls: `chunk` is the lazy chunk, which finds in `handlers` what records a NumPy
-function: `ufuncs`, `assignments` (also of elements that masks choose), `changing` (calls that write
-to arrays), `functions`, `reductions`, `products` (sums of these), `moments`, `segments`, `scans`,
-`gradients`, `searches` (places among sorted numbers), `selection` (medians and quantiles),
+function: `ufuncs`, `chosen` (elements that masks choose), `assignments`, `changing` (calls that
+write to arrays), `functions`, `reductions`, `products` (sums of these), `moments`, `segments`,
+`scans`, `gradients`, `searches` (places among sorted numbers), `selection` (medians and quantiles),
 `gathers` (elements chosen by integers), sliding `windows`, `written` (functions that NumPy has in
 Python, by their own code), and `recorded`, which is how users' kernels, libraries' functions
 (`fills`: gaps that the last number fills) and our own record themselves; `complexes` are NumPy's

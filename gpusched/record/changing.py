@@ -4,7 +4,7 @@ A lazy chunk shows another value from then on. That is recorded of arrays that t
 and that nothing else shows (`LazyChunk._fresh`); of any other one the recording ends.
 
 Where ``where=`` chooses elements, the others are computed of ones, which is what they may be
-computed of without a report of floating-point errors (`gpusched.record.assignments`).
+computed of without a report of floating-point errors (`gpusched.record.chosen`).
 """
 
 from __future__ import annotations

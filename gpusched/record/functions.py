@@ -19,6 +19,7 @@ from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Apply, Leaf, Node, Scalar, UnfusibleError, postorder
 from gpusched.plan.layout import falls
 from gpusched.record import parts
+from gpusched.record.chosen import chosen, where_true
 from gpusched.record.chunk import (
     LazyChunk,
     compute,
@@ -30,7 +31,7 @@ from gpusched.record.chunk import (
 )
 from gpusched.record.compound import Box, Compound
 from gpusched.record.handlers import is_integer, records, records_method
-from gpusched.record.record import Recorder
+from gpusched.record.record import PYTHON_SCALARS, Recorder
 from gpusched.record.ufuncs import complex_chunk, elementwise, parts_of
 from gpusched.record.views import copied, leaf_view
 
@@ -49,8 +50,10 @@ def _astype(recorder: Recorder, x: Any, dtype: Any, /, *, copy: bool = True) -> 
 
 @records(np.where)
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return where_true(recorder, condition)
     if x is None or y is None:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "where with one argument")
+        raise UnfusibleError(GraphBreak.OPERAND, "one choice of two")
     test = recorder.cast(operand(recorder, condition), np.dtype(bool))
     operands = [v if type(v) is complex else operand(recorder, v) for v in (x, y)]
     kinds = [o.dtype if isinstance(o, Node) else o for o in operands]
@@ -104,7 +107,7 @@ def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0
 
 @records(np.piecewise)
 def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
-    """As NumPy does of numbers: each is assigned where its condition holds, the last one last."""
+    """As NumPy does: each is assigned where its condition holds, the last one last."""
     if not isinstance(x, LazyChunk) or not x.shape or x.dtype.kind not in "biuf":
         raise UnfusibleError(GraphBreak.DTYPE, "no array of real numbers")
     if not {type(condlist), type(funclist)} <= {list, tuple}:
@@ -113,18 +116,23 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
         c.shape == x.shape for c in condlist
     ):
         raise UnfusibleError(GraphBreak.OPERAND, "a condition that is not of each element")
-    if not all(type(v) in (bool, int, float) for v in funclist):
+    if not all(
+        type(v) in (bool, int, float) or (callable(v) and recorder.closed) for v in funclist
+    ):
         raise UnfusibleError(GraphBreak.OPERAND, "a function of the elements that are chosen")
     conditions = [*condlist]
     if conditions and len(funclist) == len(conditions) + 1:
         conditions.append(~reduce(np.logical_or, conditions))
     if not conditions or len(funclist) != len(conditions):
         raise UnfusibleError(GraphBreak.OPERAND, "not as many conditions as choices")
-    node = operand(recorder, np.zeros_like(x))
-    for condition, value in zip(conditions, funclist, strict=True):
-        number = recorder.cast(value, x.dtype)
-        node = recorder.apply("where", (condition._node, number, node), x.dtype)
-    return LazyChunk(recorder, node, fresh=True)
+    found: Any = np.zeros_like(x)
+    for condition, choice in zip(conditions, funclist, strict=True):
+        value = choice(x[condition]) if callable(choice) else choice
+        if callable(choice) and chosen(value) is None and type(value) not in PYTHON_SCALARS:
+            # NumPy does not call it for no elements.
+            recorder.stop(GraphBreak.VALUES("calls piecewise with a function of several elements"))
+        found[condition] = value
+    return found
 
 
 def _fits(value: int, dtype: np.dtype) -> bool:

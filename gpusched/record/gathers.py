@@ -14,8 +14,8 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import DECLARABLE
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
-from gpusched.record.assignments import choose
 from gpusched.record.catalogue import own
+from gpusched.record.chosen import choose
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.handlers import axis_of, records, records_special
 from gpusched.record.record import Recorder

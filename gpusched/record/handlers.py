@@ -140,12 +140,13 @@ def noted(
         recorder.followed.note(found, function, args, kwargs or {})
     if not recorder.closed:
         return found
-    new = recorder.depth == 1 and _is_new(found)
-    if new:
+    if _is_new(found):
+        # NumPy's functions in Python compute what they make arrays of as their handlers do.
         recorder.asks(*(found if type(found) in (list, tuple) else (found,)), *args)
-        # What the call has shared with views of its own, it has let go of.
-        for chunk in recorder.lent:
-            chunk._fresh = True
+        if recorder.depth == 1:
+            # What the call has shared with views of its own, it has let go of.
+            for chunk in recorder.lent:
+                chunk._fresh = True
     if type(found) in (list, tuple):
         return type(found)(_another(recorder, each, args) for each in found)
     return _another(recorder, found, args)

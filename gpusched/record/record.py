@@ -566,7 +566,9 @@ class Recorder:
     def asks(self, *values: Any) -> None:
         """Count a call by what it is given and what it gives."""
         calls, nbytes = self.asked
-        self.asked = calls + 1, nbytes + sum(getattr(each, "nbytes", 0) for each in values)
+        # Of a view that waits, what it is of: nothing has read it so far.
+        held = [getattr(each, "held", each) for each in values]
+        self.asked = calls + 1, nbytes + sum(getattr(each, "nbytes", 0) for each in held)
 
     def go_through(self, items: int) -> None:
         """Count items of chunks that the program goes through; stop where they are too many."""

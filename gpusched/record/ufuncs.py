@@ -21,8 +21,8 @@ from gpusched.plan.expression import (
     resolve_dtypes,
 )
 from gpusched.record import complexes, parts
-from gpusched.record.assignments import chosen, computed_with
 from gpusched.record.catalogue import recorded_form
+from gpusched.record.chosen import chosen, computed_with
 from gpusched.record.chunk import LazyChunk, compute, computed, operand
 from gpusched.record.compound import Box, Compound, boxed
 from gpusched.record.handlers import (

@@ -30,6 +30,7 @@ from gpusched.graph.safety.kinds import (
     Items,
     Kind,
     Known,
+    Listing,
     Method,
     Options,
     is_constant,
@@ -37,6 +38,7 @@ from gpusched.graph.safety.kinds import (
     is_new,
     is_own,
     is_string,
+    is_without_chunk,
     joined,
     settled,
 )
@@ -355,6 +357,13 @@ class Code:
         del self.stack[len(self.stack) - count :]
         return list(map(self.settled, found))
 
+    def pop_with_numbers(self, count: int) -> list[Any]:
+        """Take so many off as `pop`, to where lists of numbers are nowhere else, either."""
+        found = self.stack[len(self.stack) - count :]
+        numbers = [isinstance(kind, Listing) and is_without_chunk(kind) for kind in found]
+        settled = self.pop(count)
+        return [of if n else kind for of, n, kind in zip(found, numbers, settled, strict=True)]
+
     def settled(self, kind: Any) -> Any:
         """Return the kind of what goes anywhere; items of lists are not followed any more.
 
@@ -444,7 +453,8 @@ class Code:
         """Return the kind of what a method is called of."""
         if owner is Kind.CHUNK and name == "copy":
             return self.assumed()
-        return owner if owner is Kind.ARRAY else Kind.NEW if is_own(owner) else Kind.OTHER
+        same = owner in (Kind.ARRAY, Kind.TABLE)
+        return owner if same else Kind.NEW if is_own(owner) else Kind.OTHER
 
     def assumed(self) -> Kind:
         """Return the kind of what is made of a chunk, which is assumed to be an array."""
@@ -521,6 +531,17 @@ class Code:
             refuse(GraphBreak.OWN_ATTRIBUTE, f"asks for .{name} of {described(owner)}")
         self.use(owner, *args[2:])
         return Kind.NEW if function is hasattr else Kind.OTHER
+
+    def call_with_more(self, callee: Any, first: list[Any], given: Any, options: Options) -> Any:
+        """Return the kind of what a call gives with `first`, and any number of new arrays then.
+
+        NumPy's functions change none of `first` for it, be an array `out` or an option: what is
+        given beyond their limit is one that nobody else sees.
+        """
+        numpys = isinstance(callee, Known) and listed.is_numpys(callee.value)
+        if numpys or isinstance(callee, Method):
+            return self.call(callee, [*first, Kind.ARRAY], dict(options.names))
+        return self.call_with_any(callee, given, options)
 
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:
         """Return the kind of what a call gives whose arguments are not known."""

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.kinds import (
     GRIDS,
     Filling,
+    Followed,
     Items,
     Kind,
     Known,
@@ -26,6 +29,7 @@ from gpusched.graph.safety.kinds import (
     is_own,
     is_string,
     is_type,
+    is_without_chunk,
     items_of,
 )
 from gpusched.graph.safety.listed import described, from_module, imported, refuse
@@ -124,6 +128,8 @@ def _compare(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(2)
     if not all(map(is_type, given)):
         code.use(*given)
+    if i.opname == "COMPARE_OP" and Kind.TABLE in given and all(map(is_without_chunk, given)):
+        return code.push(Kind.TABLE)
     return code.push(Kind.MASK if i.opname == "COMPARE_OP" else Kind.NEW)
 
 
@@ -254,7 +260,7 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
     if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
         return code.push(Kind.MASK)
     if not formats and _makes_array(i.argrepr, left, right):
-        return code.push(Kind.ARRAY)
+        return code.push(Kind.TABLE if all(map(is_without_chunk, (left, right))) else Kind.ARRAY)
     if not i.argrepr.endswith("=") and Kind.CHUNK in (left, right):
         other = right if left is Kind.CHUNK else left
         if i.argrepr != "*" or other is Kind.CHUNK or is_numeric(other):
@@ -270,8 +276,10 @@ def _makes_array(operator: str, left: Any, right: Any) -> bool:
     """
     if operator.rstrip("=") in ("-", "/", "//", "**", "@"):
         return True
+    if operator.rstrip("=") in ("%", "&", "|", "^", "<<", ">>"):
+        return left in (Kind.ARRAY, Kind.TABLE)  # Strings, sets and dictionaries have them, too.
     if operator.endswith("="):
-        return left is Kind.ARRAY and is_numeric(right)
+        return left in (Kind.ARRAY, Kind.TABLE) and is_numeric(right)
     if operator == "*":
         fractions = [k for k in (left, right) if isinstance(k, Known) and type(k.value) is float]
         return bool(fractions)
@@ -289,6 +297,9 @@ def _subscript(code: Code, i: dis.Instruction) -> Ways:
         code.use(index)
         return code.push(Kind.NEW)
     code.use(owner, index)
+    chosen = items_of(index) or (index,)
+    if owner is Kind.TABLE and not {Kind.ARRAY, Kind.CHUNK, Kind.MASK}.isdisjoint(chosen):
+        code.whole.outside.tables = True
     return code.push(_part(owner))
 
 
@@ -299,7 +310,9 @@ def _slice(code: Code, i: dis.Instruction) -> Ways:
 
 def _part(whole: Any) -> Kind:
     """Return the kind of what is taken of a value: of an array, an array again, or a number."""
-    return whole if whole in (Kind.ARRAY, Kind.CHUNK) else Kind.OTHER
+    if whole is Kind.ARRAYS:
+        return Kind.ARRAY
+    return whole if whole in (Kind.ARRAY, Kind.CHUNK, Kind.TABLE) else Kind.OTHER
 
 
 @rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
@@ -333,8 +346,10 @@ def _is(code: Code, i: dis.Instruction) -> Ways:
 
 @rule("BUILD_TUPLE BUILD_LIST")
 def _build(code: Code, i: dis.Instruction) -> Ways:
-    made = Items if i.opname == "BUILD_TUPLE" else Listing
-    return code.push(made(tuple(code.pop(int(i.arg or 0)))))
+    count = int(i.arg or 0)
+    if i.opname == "BUILD_TUPLE":
+        return code.push(Items(tuple(code.pop(count))))
+    return code.push(Listing(tuple(code.pop_with_numbers(count))))
 
 
 @rule("LIST_APPEND LIST_EXTEND")
@@ -342,8 +357,11 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
     more = code.stack.pop() if i.opname == "LIST_EXTEND" else code.pop(1)[0]
     into, place = code.stack[-int(i.arg or 0)], -int(i.arg or 0)
     items = items_of(more) if i.opname == "LIST_EXTEND" else None
-    if items is not None and isinstance(into, Listing):
-        code.stack[place] = Listing((*into.items, *items))
+    before = items_of(into) if isinstance(into, Listing) else None
+    if before is not None and items is not None:
+        code.stack[place] = Listing((*before, *items))
+    elif i.opname == "LIST_EXTEND" and isinstance(into, Listing) and _part(more) is Kind.ARRAY:
+        code.stack[place] = Followed(into.items)
     else:
         code.use(into, more)
         code.stack[place] = Kind.NEW
@@ -353,7 +371,10 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
 @rule("LIST_TO_TUPLE")
 def _to_tuple(code: Code, i: dis.Instruction) -> Ways:
     listing = code.stack.pop()
-    return code.push(Items(listing.items) if isinstance(listing, Listing) else Kind.NEW)
+    items = items_of(listing) if isinstance(listing, Listing) else None
+    if items is None:
+        return code.push(listing if isinstance(listing, Followed) else Kind.NEW)
+    return code.push(Items(items))
 
 
 @rule("BUILD_MAP BUILD_CONST_KEY_MAP")
@@ -468,10 +489,12 @@ def _kw_names(code: Code, i: dis.Instruction) -> Ways:
 @rule("CALL CALL_KW")
 def _call(code: Code, i: dis.Instruction) -> Ways:
     keywords = code.pop(1)[0].value if i.opname == "CALL_KW" else code.keywords
-    args, code.keywords = code.pop(int(i.arg or 0)), ()
+    args, code.keywords = code.pop_with_numbers(int(i.arg or 0)), ()
+    callee, *own = [kind for kind in code.pop(2) if kind is not Kind.NULL]
+    if not (isinstance(callee, Known) and callee.value is np.array):
+        args = list(map(code.settled, args))
     first = len(args) - len(keywords)
     names = dict(zip(keywords, args[first:], strict=True))
-    callee, *own = [kind for kind in code.pop(2) if kind is not Kind.NULL]
     return code.push(code.call(callee, [*own, *args[:first]], names))
 
 
@@ -486,6 +509,9 @@ def _call_ex(code: Code, i: dis.Instruction) -> Ways:
     args = items_of(given)
     if isinstance(options, Options) and args is not None:
         return code.push(code.call(callee, list(args), dict(options.names)))
+    if isinstance(options, Options) and (isinstance(given, Followed) or _part(given) is Kind.ARRAY):
+        first = given.items if isinstance(given, Followed) else ()
+        return code.push(code.call_with_more(callee, list(first), given, options))
     return code.push(code.call_with_any(callee, given, options))
 
 

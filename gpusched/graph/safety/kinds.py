@@ -25,6 +25,9 @@ class Kind(enum.Enum):
     it is given; or something that never changes, such as a number."""
     ARRAY = "a new array"
     """Of these an array, or a number: what it shows in another way is as new."""
+    TABLE = "a new array of numbers"
+    """Of these one that the function makes without a chunk, and as an array only."""
+    ARRAYS = "a tuple of new arrays"
     MASK = "whether a comparison holds"
     """Of these a truth value, or an array of such."""
     COMPREHENSION = "what builds a list, a set or a dictionary for this call alone"
@@ -65,6 +68,10 @@ class Items:
 
 class Listing(Items):
     """A list that is nowhere but on the stack: it becomes `Kind.NEW` once it is anywhere else."""
+
+
+class Followed(Listing):
+    """A list, or a tuple, of such items and of any number of new arrays after them."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ def settled(kind: Any) -> Any:
 def items_of(kind: Any) -> tuple[Any, ...] | None:
     """Return the kinds of a tuple's items, if their number is known."""
     if isinstance(kind, Items):
-        return kind.items
+        return None if isinstance(kind, Followed) else kind.items
     if isinstance(kind, Known) and type(kind.value) is tuple:
         return tuple(Known(item, kind.name) for item in kind.value)
     return None
@@ -181,7 +188,7 @@ def is_own(kind: Any) -> bool:
 
 def is_new(kind: Any) -> bool:
     """Return whether the function has made a value that it may change."""
-    return kind in (Kind.NEW, Kind.ARRAY, Kind.MASK)
+    return kind in (Kind.NEW, Kind.ARRAY, Kind.ARRAYS, Kind.MASK, Kind.TABLE)
 
 
 def is_type(kind: Any) -> bool:
@@ -196,7 +203,14 @@ def is_type(kind: Any) -> bool:
 def is_numeric(kind: Any) -> bool:
     """Return whether a value is a number, or an array of its own."""
     number = isinstance(kind, Known) and type(kind.value) in (bool, int, float, complex)
-    return number or kind in (Kind.ARRAY, Kind.MASK)
+    return number or kind in (Kind.ARRAY, Kind.MASK, Kind.TABLE)
+
+
+def is_without_chunk(kind: Any) -> bool:
+    """Return whether a value is a table, a constant, or numbers in a list or a tuple."""
+    if isinstance(kind, Items):
+        return all(map(is_without_chunk, kind.items))
+    return kind is Kind.TABLE or (isinstance(kind, Known) and is_constant(kind.value))
 
 
 def is_string(kind: Any) -> bool:
@@ -214,7 +228,7 @@ def joined(left: Any, right: Any) -> Any:
     first, second = items_of(left), items_of(right)
     if first is not None and second is not None and len(first) == len(second):
         return Items(tuple(map(joined, first, second)))
-    if {left, right} <= {Kind.CHUNK, Kind.ARRAY, Kind.MASK}:
+    if {left, right} <= {Kind.CHUNK, Kind.ARRAY, Kind.MASK, Kind.TABLE}:
         return Kind.ARRAY if Kind.CHUNK not in (left, right) else Kind.CHUNK
     if is_own(left) and is_own(right):
         return Kind.TEXT if Kind.TEXT in (left, right) else Kind.NEW

@@ -32,6 +32,7 @@ from gpusched.graph.safety.kinds import (
     Method,
     is_new,
     is_own,
+    is_without_chunk,
     items_of,
 )
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
@@ -130,6 +131,11 @@ def is_listed(value: Any) -> bool:
     return numpys or recorded_form(value) is not None
 
 
+def is_numpys(value: Any) -> bool:
+    """Return whether a listed value is one of NumPy's functions of arrays."""
+    return isinstance(value, np.ufunc) or type(value) in _NUMPY
+
+
 def is_between(value: Any) -> bool:
     """Return whether a value is a function of NumPy's that is called on arrays, between kernels.
 
@@ -190,16 +196,22 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
             told = "calls errstate with other arguments than names of errors"
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         return Kind.STATE
+    if called is np.gradient or (called is np.where and len(args) == 1):
+        return Kind.ARRAYS
     given = "copy" in names or len(args) > 2
-    array = has(called, "fresh") or (isinstance(called, np.ufunc) and called.nout == 1)
-    if array or any(called is each for each in _ARRAYS):
-        return Kind.ARRAY
+    if any(called is each for each in _ARRAYS):
+        return Kind.TABLE
+    if has(called, "fresh") or (isinstance(called, np.ufunc) and called.nout == 1):
+        without = args and all(map(is_without_chunk, (*args, *names.values())))
+        return Kind.TABLE if without else Kind.ARRAY
     if isinstance(called, np.ufunc):
-        made = False
-    elif id(called) in _LISTED:
+        return Kind.ARRAYS
+    if id(called) in _LISTED:
         # A type of numbers returns an array that is of it already, `numpy.array` if it is asked to.
         made = called in _MAKING and not (called is np.array and given)
         made = made or (called in SCALARS and all(map(is_own, args)))
+        if called is np.array and made and args and all(map(is_without_chunk, args)):
+            return Kind.TABLE
     else:
         made = is_error(called) or _computes(called)
     return Kind.NEW if made else Kind.OTHER
@@ -218,7 +230,7 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
     if name == "copy":
-        return owner if owner is Kind.ARRAY else Kind.NEW  # It may be a list's.
+        return owner if owner in (Kind.ARRAY, Kind.TABLE) else Kind.NEW  # It may be a list's.
     return Kind.ARRAY if copies or method_has(name, "fresh") else Kind.OTHER
 
 

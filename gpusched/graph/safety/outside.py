@@ -70,6 +70,8 @@ class Outside:
         """Whether one of the functions calls what no kernel computes, between kernels."""
         self.chunks = False
         """Whether it is assumed that what they are given of chunks are arrays, and no lists."""
+        self.tables = False
+        """Whether an array that they make without a chunk is indexed by what a chunk decides."""
         self.lacking: set[tuple[types.CodeType, str]] = set()
         """Attributes that no chunk has, by the code that asks for them and handles that."""
 
@@ -176,7 +178,7 @@ class Outside:
             What stands for the arrays that were read, by their identity.
         """
         read = {key: found for key, (_, found, _) in self._read.items()}
-        return Bound(read, recorder, arrays or {}, frozenset(self.lacking))
+        return Bound(read, recorder, arrays or {}, frozenset(self.lacking), self.tables)
 
     @property
     def is_little(self) -> bool:
@@ -221,7 +223,7 @@ class Bound:
         Of the recording.
     arrays
         As in `Outside.bound`.
-    lacking
+    lacking, tables
         As in `Outside`.
 
     Notes
@@ -232,8 +234,9 @@ class Bound:
     """
 
     def __init__(self, read: Mapping[Any, Any], recorder: Recorder, arrays: Mapping[int, LazyChunk],
-                 lacking: frozenset[tuple[types.CodeType, str]]) -> None:  # fmt: skip
+                 lacking: frozenset[tuple[types.CodeType, str]], tables: bool) -> None:  # fmt: skip
         self._read = read
+        self._tables = tables
         self._lacking = lacking
         self._recorder = recorder
         self._named: defaultdict[int, dict[str, Any]] = defaultdict(dict)
@@ -269,7 +272,7 @@ class Bound:
             items = tuple(map(self.value, value))
             found = value if all(map(operator.is_, items, value)) else items
         else:
-            found = stand_in(value, self._recorder)
+            found = stand_in(value, self._recorder, self._tables)
         if found is not value:
             self._made[id(value)] = found
         return found

@@ -40,10 +40,11 @@ WARNS = "a function that is recorded warns"
 __warningregistry__ = WARNS
 
 
-def stand_in(function: Any, recorder: Recorder) -> Any:
+def stand_in(function: Any, recorder: Recorder, tables: bool = False) -> Any:
     """Return what a function that is recorded reads instead of one of Python's or NumPy's.
 
     It keeps no recorder, and with it no arrays: functions hold each other until they are collected.
+    With `tables`, arrays that are made without a chunk are lazy chunks, which others may index.
     """
     if function is AttributeError:
         return LackingError
@@ -52,7 +53,10 @@ def stand_in(function: Any, recorder: Recorder) -> Any:
     make = _STANDING.get(id(function))
     if make is None and type(function) in _NUMPY and function not in _ASKING:
         make = _of_chunks
-    return function if make is None else partial(make, function)
+    if make is None:
+        return function
+    made = partial(make, function)
+    return partial(_tabled, ref(recorder), made) if tables and make in _MAKING else made
 
 
 def _refuse(reason: Reason) -> NoReturn:
@@ -199,6 +203,16 @@ def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
     return function(*args, **kwargs)
 
 
+def _tabled(recording: Callable[[], Any], function: Callable[..., Any], /, *args: Any,
+            **kwargs: Any) -> Any:  # fmt: skip
+    """Return what a function makes as a lazy chunk, if it is an array that kernels can have."""
+    found = function(*args, **kwargs)
+    if type(found) is not np.ndarray or found.dtype not in SUPPORTED:
+        return found
+    recorder = recording()
+    return LazyChunk(recorder, recorder.constant(found), fresh=True)
+
+
 def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of chunks, or of numbers if it does not warn of any."""
     plain = _is_quiet(function) and len(args) <= 2 and kwargs.keys() <= {"axis"}
@@ -240,3 +254,5 @@ _STANDING: dict[int, Callable[..., Any]] = {
     for function in functions
 }
 """By the identity of a function, what stands in for it, and is given the function first."""
+_MAKING = (_converted, _of_numbers)
+"""Of these, what makes arrays without a chunk."""
