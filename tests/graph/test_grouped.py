@@ -161,6 +161,23 @@ def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
     assert fused == 2 or (of_floats and dtype != "float32")
 
 
+def test_half_precision_is_refused_by_numbagg_with_kernels_too() -> None:
+    """It was an error until the kernels were ready, and none from then on."""
+    pytest.importorskip("numbagg")
+
+    def computed(engine: str) -> Any:
+        halves = da.from_array(np.arange(12000) % 7, chunks=6000).astype("f2") / 2
+        labels = np.tile([0, 1, 2], 4000)
+        options = {"engine": engine, "method": "map-reduce", "expected_groups": np.arange(3)}
+        return flox.groupby_reduce(halves, labels, func="nanmax", **options)[0].compute()
+
+    with gpusched.enable():
+        np.testing.assert_array_equal(computed("flox"), np.full(3, 3, "f2"))
+    for switch in (gpusched.disable, gpusched.enable):
+        with switch(), pytest.raises(NotImplementedError, match="float16"):
+            computed("numbagg")
+
+
 def test_means_of_large_integers_are_refused_as_by_flox() -> None:
     """Its engines raise an error where float64 may not hold the sum exactly."""
     chunks = da.from_array(np.full((400, 40), 2**60), chunks=(400, 20))

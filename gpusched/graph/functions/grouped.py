@@ -382,7 +382,9 @@ class Grouped(StandIn):
 
     def record(self, recorder: Recorder, array: Any, by: Any) -> dict[Any, Any]:
         """Return flox's dictionary of intermediate results."""
-        if array.dtype.kind not in REAL:
+        # numba has no arrays of float16, and numbagg raises an error.
+        half = self.engine == "numbagg" and array.dtype == np.float16
+        if array.dtype.kind not in REAL or half:
             raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
         array, axes = _flattened(array, by, self.axis), len(self.axis)
         by = by if axes == 1 else np.reshape(by, -1)
