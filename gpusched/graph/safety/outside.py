@@ -402,7 +402,8 @@ def _is_of_module(function: types.FunctionType) -> bool:
     """
     name = function.__module__
     module = None if name == "__main__" else sys.modules.get(name)
-    return module is not None and vars(module).get(function.__qualname__) is function
+    own = vars(module) if isinstance(module, types.ModuleType) else {}
+    return own.get(function.__qualname__) is function
 
 
 def _names(function: types.FunctionType) -> list[Any]:
