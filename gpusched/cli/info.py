@@ -11,7 +11,7 @@ from typing import Any
 import click
 import dask.config
 import yaml
-from dask.utils import format_bytes
+from dask.utils import format_bytes, natural_sort_key
 
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.scheduler_connection import ask, describe, scheduler_flags
@@ -127,11 +127,6 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _in_order(name: Any) -> tuple[int, str]:
-    """Return what names of workers are sorted by, which are mostly numbers."""
-    return len(str(name)), str(name)
-
-
 def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[str, Any]]:
     from gpusched.cluster.contact import NoSchedulerError
 
@@ -152,7 +147,9 @@ def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[
             "process_bytes": worker["metrics"]["memory"],
             **worker["metrics"].get("gpusched", {}),
         }
-        for where, worker in sorted(found.items(), key=lambda each: _in_order(each[1]["name"]))
+        for where, worker in sorted(
+            found.items(), key=lambda each: natural_sort_key(str(each[1]["name"]))
+        )
     ]
 
 

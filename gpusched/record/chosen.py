@@ -64,8 +64,12 @@ class Chosen:
 
 def chosen(value: Any) -> Chosen | None:
     """Return what a lazy chunk is to have that has elements which a mask chooses."""
-    view = value._view if type(value) is LazyChunk else None
+    view = _view(value)
     return view if type(view) is Chosen else None
+
+
+def _view(value: Any) -> Any:
+    return value._view if type(value) is LazyChunk else None
 
 
 def choose(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> LazyChunk | None:
@@ -173,8 +177,8 @@ def where_true(recorder: Recorder, a: Any) -> Any:
 def as_mask(recorder: Recorder, array: LazyChunk, index: Any) -> Any:
     """Return the mask for an index that is where it chooses; others as they are."""
     items = index if type(index) is tuple else (index,)
-    views = [item._view if type(item) is LazyChunk else None for item in items]
-    if not views or not isinstance(views[0], Along):
+    views = list(map(_view, items))
+    if not views or type(views[0]) is not Along:
         return index
     places = views[0].places
     if any(view != Along(places, axis) for axis, view in enumerate(views)):

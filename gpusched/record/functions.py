@@ -126,11 +126,13 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any) -> Any:
     if not conditions or len(funclist) != len(conditions):
         raise UnfusibleError(GraphBreak.OPERAND, "not as many conditions as choices")
     found: Any = np.zeros_like(x)
-    for condition, choice in zip(conditions, funclist, strict=True):
-        value = choice(x[condition]) if callable(choice) else choice
-        if callable(choice) and chosen(value) is None and type(value) not in PYTHON_SCALARS:
-            # NumPy does not call it for no elements.
-            recorder.stop(GraphBreak.VALUES("calls piecewise with a function of several elements"))
+    for condition, value in zip(conditions, funclist, strict=True):
+        if callable(value):
+            value = value(x[condition])
+            if chosen(value) is None and type(value) not in PYTHON_SCALARS:
+                # NumPy does not call it for no elements.
+                told = "calls piecewise with a function of several elements"
+                recorder.stop(GraphBreak.VALUES(told))
         found[condition] = value
     return found
 

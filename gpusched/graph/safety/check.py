@@ -27,12 +27,14 @@ from gpusched.graph.safety.exceptions import entries, handlers, only_asks
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
     ATTRIBUTES,
+    Followed,
     Items,
     Kind,
     Known,
     Listing,
     Method,
     Options,
+    is_array,
     is_constant,
     is_format,
     is_new,
@@ -351,18 +353,15 @@ class Code:
         self.stack += kinds
         return None
 
-    def pop(self, count: int) -> list[Any]:
-        """Take so many kinds off the stack, the topmost last, to go anywhere."""
+    def pop(self, count: int, numbers: bool = False) -> list[Any]:
+        """Take so many kinds off the stack, the topmost last, to go anywhere.
+
+        With `numbers`, lists of numbers go where they are nowhere else, as on the stack.
+        """
         found = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
-        return list(map(self.settled, found))
-
-    def pop_with_numbers(self, count: int) -> list[Any]:
-        """Take so many off as `pop`, to where lists of numbers are nowhere else, either."""
-        found = self.stack[len(self.stack) - count :]
-        numbers = [isinstance(kind, Listing) and is_without_chunk(kind) for kind in found]
-        settled = self.pop(count)
-        return [of if n else kind for of, n, kind in zip(found, numbers, settled, strict=True)]
+        kept = [numbers and isinstance(kind, Listing) and is_without_chunk(kind) for kind in found]
+        return [k if keep else self.settled(k) for k, keep in zip(found, kept, strict=True)]
 
     def settled(self, kind: Any) -> Any:
         """Return the kind of what goes anywhere; items of lists are not followed any more.
@@ -453,8 +452,7 @@ class Code:
         """Return the kind of what a method is called of."""
         if owner is Kind.CHUNK and name == "copy":
             return self.assumed()
-        same = owner in (Kind.ARRAY, Kind.TABLE)
-        return owner if same else Kind.NEW if is_own(owner) else Kind.OTHER
+        return owner if is_array(owner) else Kind.NEW if is_own(owner) else Kind.OTHER
 
     def assumed(self) -> Kind:
         """Return the kind of what is made of a chunk, which is assumed to be an array."""
@@ -532,15 +530,15 @@ class Code:
         self.use(owner, *args[2:])
         return Kind.NEW if function is hasattr else Kind.OTHER
 
-    def call_with_more(self, callee: Any, first: list[Any], given: Any, options: Options) -> Any:
-        """Return the kind of what a call gives with `first`, and any number of new arrays then.
+    def call_with_more(self, callee: Any, given: Followed, options: Options) -> Any:
+        """Return the kind of what a call gives that is given any number of new arrays at the end.
 
-        NumPy's functions change none of `first` for it, be an array `out` or an option: what is
-        given beyond their limit is one that nobody else sees.
+        NumPy's functions change nothing else for it, be an array `out` or an option: what is given
+        beyond their limit is one that nobody else sees.
         """
         numpys = isinstance(callee, Known) and listed.is_numpys(callee.value)
         if numpys or isinstance(callee, Method):
-            return self.call(callee, [*first, Kind.ARRAY], dict(options.names))
+            return self.call(callee, [*given.items, Kind.ARRAY], dict(options.names))
         return self.call_with_any(callee, given, options)
 
     def call_with_any(self, callee: Any, given: Any, options: Any) -> Any:

@@ -22,6 +22,8 @@ from gpusched.graph.safety.kinds import (
     Known,
     Listing,
     Options,
+    array_of,
+    is_array,
     is_constant,
     is_new,
     is_numeric,
@@ -29,7 +31,6 @@ from gpusched.graph.safety.kinds import (
     is_own,
     is_string,
     is_type,
-    is_without_chunk,
     items_of,
 )
 from gpusched.graph.safety.listed import described, from_module, imported, refuse
@@ -128,9 +129,10 @@ def _compare(code: Code, i: dis.Instruction) -> Ways:
     given = code.pop(2)
     if not all(map(is_type, given)):
         code.use(*given)
-    if i.opname == "COMPARE_OP" and Kind.TABLE in given and all(map(is_without_chunk, given)):
-        return code.push(Kind.TABLE)
-    return code.push(Kind.MASK if i.opname == "COMPARE_OP" else Kind.NEW)
+    if i.opname != "COMPARE_OP":
+        return code.push(Kind.NEW)
+    table = Kind.TABLE in given and array_of(*given) is Kind.TABLE
+    return code.push(Kind.TABLE if table else Kind.MASK)
 
 
 @rule("BUILD_STRING CONVERT_VALUE FORMAT_SIMPLE FORMAT_VALUE FORMAT_WITH_SPEC")
@@ -260,7 +262,7 @@ def _binary(code: Code, i: dis.Instruction) -> Ways:
     if Kind.MASK in (left, right) and i.argrepr in ("&", "|", "^") and left == right:
         return code.push(Kind.MASK)
     if not formats and _makes_array(i.argrepr, left, right):
-        return code.push(Kind.TABLE if all(map(is_without_chunk, (left, right))) else Kind.ARRAY)
+        return code.push(array_of(left, right))
     if not i.argrepr.endswith("=") and Kind.CHUNK in (left, right):
         other = right if left is Kind.CHUNK else left
         if i.argrepr != "*" or other is Kind.CHUNK or is_numeric(other):
@@ -274,12 +276,13 @@ def _makes_array(operator: str, left: Any, right: Any) -> bool:
     Lists have but two operators, and no numbers are added to them: they are repeated, and ``+=``
     has them longer by what an array shows.
     """
-    if operator.rstrip("=") in ("-", "/", "//", "**", "@"):
+    plain = operator.rstrip("=")
+    if plain in ("-", "/", "//", "**", "@"):
         return True
-    if operator.rstrip("=") in ("%", "&", "|", "^", "<<", ">>"):
-        return left in (Kind.ARRAY, Kind.TABLE)  # Strings, sets and dictionaries have them, too.
-    if operator.endswith("="):
-        return left in (Kind.ARRAY, Kind.TABLE) and is_numeric(right)
+    if plain in ("%", "&", "|", "^", "<<", ">>"):
+        return is_array(left)  # Strings, sets and dictionaries have them, too.
+    if operator != plain:
+        return is_array(left) and is_numeric(right)
     if operator == "*":
         fractions = [k for k in (left, right) if isinstance(k, Known) and type(k.value) is float]
         return bool(fractions)
@@ -312,7 +315,7 @@ def _part(whole: Any) -> Kind:
     """Return the kind of what is taken of a value: of an array, an array again, or a number."""
     if whole is Kind.ARRAYS:
         return Kind.ARRAY
-    return whole if whole in (Kind.ARRAY, Kind.CHUNK, Kind.TABLE) else Kind.OTHER
+    return whole if whole is Kind.CHUNK or is_array(whole) else Kind.OTHER
 
 
 @rule("STORE_SUBSCR STORE_SLICE DELETE_SUBSCR")
@@ -349,18 +352,19 @@ def _build(code: Code, i: dis.Instruction) -> Ways:
     count = int(i.arg or 0)
     if i.opname == "BUILD_TUPLE":
         return code.push(Items(tuple(code.pop(count))))
-    return code.push(Listing(tuple(code.pop_with_numbers(count))))
+    return code.push(Listing(tuple(code.pop(count, numbers=True))))
 
 
 @rule("LIST_APPEND LIST_EXTEND")
 def _extend(code: Code, i: dis.Instruction) -> Ways:
-    more = code.stack.pop() if i.opname == "LIST_EXTEND" else code.pop(1)[0]
+    extends = i.opname == "LIST_EXTEND"
+    more = code.stack.pop() if extends else code.pop(1)[0]
     into, place = code.stack[-int(i.arg or 0)], -int(i.arg or 0)
-    items = items_of(more) if i.opname == "LIST_EXTEND" else None
-    before = items_of(into) if isinstance(into, Listing) else None
-    if before is not None and items is not None:
+    follows = extends and isinstance(into, Listing)
+    before, items = items_of(into), items_of(more)
+    if follows and before is not None and items is not None:
         code.stack[place] = Listing((*before, *items))
-    elif i.opname == "LIST_EXTEND" and isinstance(into, Listing) and _part(more) is Kind.ARRAY:
+    elif follows and _part(more) is Kind.ARRAY:
         code.stack[place] = Followed(into.items)
     else:
         code.use(into, more)
@@ -371,10 +375,9 @@ def _extend(code: Code, i: dis.Instruction) -> Ways:
 @rule("LIST_TO_TUPLE")
 def _to_tuple(code: Code, i: dis.Instruction) -> Ways:
     listing = code.stack.pop()
-    items = items_of(listing) if isinstance(listing, Listing) else None
-    if items is None:
-        return code.push(listing if isinstance(listing, Followed) else Kind.NEW)
-    return code.push(Items(items))
+    if isinstance(listing, Followed):
+        return code.push(listing)
+    return code.push(Items(listing.items) if isinstance(listing, Listing) else Kind.NEW)
 
 
 @rule("BUILD_MAP BUILD_CONST_KEY_MAP")
@@ -489,7 +492,7 @@ def _kw_names(code: Code, i: dis.Instruction) -> Ways:
 @rule("CALL CALL_KW")
 def _call(code: Code, i: dis.Instruction) -> Ways:
     keywords = code.pop(1)[0].value if i.opname == "CALL_KW" else code.keywords
-    args, code.keywords = code.pop_with_numbers(int(i.arg or 0)), ()
+    args, code.keywords = code.pop(int(i.arg or 0), numbers=True), ()
     callee, *own = [kind for kind in code.pop(2) if kind is not Kind.NULL]
     if not (isinstance(callee, Known) and callee.value is np.array):
         args = list(map(code.settled, args))
@@ -509,9 +512,10 @@ def _call_ex(code: Code, i: dis.Instruction) -> Ways:
     args = items_of(given)
     if isinstance(options, Options) and args is not None:
         return code.push(code.call(callee, list(args), dict(options.names)))
-    if isinstance(options, Options) and (isinstance(given, Followed) or _part(given) is Kind.ARRAY):
-        first = given.items if isinstance(given, Followed) else ()
-        return code.push(code.call_with_more(callee, list(first), given, options))
+    if _part(given) is Kind.ARRAY:
+        given = Followed(())
+    if isinstance(options, Options) and isinstance(given, Followed):
+        return code.push(code.call_with_more(callee, given, options))
     return code.push(code.call_with_any(callee, given, options))
 
 

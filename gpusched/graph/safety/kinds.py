@@ -206,6 +206,16 @@ def is_numeric(kind: Any) -> bool:
     return number or kind in (Kind.ARRAY, Kind.MASK, Kind.TABLE)
 
 
+def is_array(kind: Any) -> bool:
+    """Return whether a value is a new array, or a number of one."""
+    return kind in (Kind.ARRAY, Kind.TABLE)
+
+
+def array_of(*kinds: Any) -> Kind:
+    """Return the kind of a new array that is computed of values."""
+    return Kind.TABLE if kinds and all(map(is_without_chunk, kinds)) else Kind.ARRAY
+
+
 def is_without_chunk(kind: Any) -> bool:
     """Return whether a value is a table, a constant, or numbers in a list or a tuple."""
     if isinstance(kind, Items):

@@ -30,9 +30,10 @@ from gpusched.graph.safety.kinds import (
     Kind,
     Known,
     Method,
+    array_of,
+    is_array,
     is_new,
     is_own,
-    is_without_chunk,
     items_of,
 )
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
@@ -202,15 +203,14 @@ def function(called: Any, args: list[Any], names: dict[str, Any]) -> Any:
     if any(called is each for each in _ARRAYS):
         return Kind.TABLE
     if has(called, "fresh") or (isinstance(called, np.ufunc) and called.nout == 1):
-        without = args and all(map(is_without_chunk, (*args, *names.values())))
-        return Kind.TABLE if without else Kind.ARRAY
+        return array_of(*args, *names.values())
     if isinstance(called, np.ufunc):
         return Kind.ARRAYS
     if id(called) in _LISTED:
         # A type of numbers returns an array that is of it already, `numpy.array` if it is asked to.
         made = called in _MAKING and not (called is np.array and given)
         made = made or (called in SCALARS and all(map(is_own, args)))
-        if called is np.array and made and args and all(map(is_without_chunk, args)):
+        if called is np.array and made and array_of(*args) is Kind.TABLE:
             return Kind.TABLE
     else:
         made = is_error(called) or _computes(called)
@@ -230,7 +230,7 @@ def method(called: Method, args: list[Any], names: dict[str, Any]) -> Any:
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls the method {name} with a dtype, not np.{name}")
     copies = name == "astype" and "copy" not in names and len(args) == 1
     if name == "copy":
-        return owner if owner in (Kind.ARRAY, Kind.TABLE) else Kind.NEW  # It may be a list's.
+        return owner if is_array(owner) else Kind.NEW  # It may be a list's.
     return Kind.ARRAY if copies or method_has(name, "fresh") else Kind.OTHER
 
 
