@@ -100,7 +100,7 @@ def _obstacle(recorder: Recorder, node: Node) -> Reason | None:
     if _are_compared(node):
         # Lists that are compared take an array for equal to itself, whether it is NaN or not.
         return GraphBreak.OWN_DECIDES("decides whether two numbers are equal")
-    if not recorder.exact or not _has_numpys_bits(recorder, node):
+    if not has_numpys_bits(recorder, node):
         return GraphBreak.OWN_DECIDES("decides by a number that kernels may round in another way")
     return None
 
@@ -112,14 +112,14 @@ def _are_compared(node: Node) -> bool:
     return all(not isinstance(a, Scalar) and a.dtype.kind == "f" for a in node.arguments)
 
 
-def _has_numpys_bits(recorder: Recorder, node: Node) -> bool:
+def has_numpys_bits(recorder: Recorder, node: Node) -> bool:
     """Return whether a value is computed of nothing but what kernels compute as NumPy does.
 
     Nothing is known of arrays that are written part by part. Parts of complex numbers are real ones
     where they are computed, and those of products NumPy may round once less.
     """
     recorded = recorder.recorded()
-    if any(each.dtype.kind == "c" for each in recorded):
+    if not recorder.exact or any(each.dtype.kind == "c" for each in recorded):
         return False
     computed = {recorder.done[id(n)]: n for n in recorded if id(n) in recorder.done}
     steps = {register: step for step in recorder.steps for register in written(step)}

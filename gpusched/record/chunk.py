@@ -13,7 +13,7 @@ from dask.utils import methodcaller
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
-from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.plan.expression import Leaf, Node, UnfusibleError, UnrecordableError
 from gpusched.plan.plan import Register, changed, is_named, items, of_items
 from gpusched.record import parts
 from gpusched.record.branches import truth
@@ -52,6 +52,10 @@ _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
 ASKED = "?"
 """What a name ends in of an attribute that no array of NumPy's has, where a function handles that:
 nothing has an attribute of the name in full."""
+
+
+DEFERRED: set[type] = set()
+"""Types that stand for parts of lazy chunks, and record calls of both."""
 
 
 class LackingError(AttributeError):
@@ -196,11 +200,15 @@ class LazyChunk(NDArrayOperatorsMixin):
     # NumPy's protocols --------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not DEFERRED.isdisjoint(map(type, inputs)):
+            return NotImplemented
         with recording(self._recorder) as recorder:
             inputs, kwargs = kept(recorder, inputs), kept(recorder, kwargs)
             return SPECIAL["__array_ufunc__"](recorder, self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not DEFERRED.isdisjoint(types):
+            return NotImplemented
         with recording(self._recorder) as recorder:
             args, kwargs = kept(recorder, args), kept(recorder, kwargs)
             if kwargs.get("out") is not None and has(func, "pure"):
@@ -465,6 +473,8 @@ def kept(recorder: Recorder, structure: Any) -> Any:
 
 
 def _copied(item: Any) -> Any:
+    if type(item) in DEFERRED:
+        raise UnrecordableError(GraphBreak.OPERAND("a lane beside what is not of a lane"))
     if is_named(item):  # NumPy takes these for tuples.
         return changed(tuple(item), _copied)
     return item.copy() if type(item) is np.ndarray else item

@@ -162,6 +162,9 @@ class Recorder:
         """Chunks whose memory something shares since the outermost of these calls."""
         self.followed: Calls | None = None
         """What the function that is being recorded has called, if that is followed."""
+        self.lanes: Any = None
+        """What the lanes of a function have (`gpusched.record.lanewise.Fork`), while it is called
+        for all lanes of a chunk at once."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self.made_by: dict[int, int] = {}

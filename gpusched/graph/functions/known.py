@@ -368,7 +368,7 @@ def exact_for(function: Any) -> Any:
         from gpusched.graph.functions.grouped import grouped_for
 
         found = grouped_for(found)
-    return extremes.first_for(lanes.interpolated_for(found))
+    return extremes.first_for(lanes.interpolated_for(lanes.vectorized_for(found)))
 
 
 def plain_for(function: Any) -> Any:

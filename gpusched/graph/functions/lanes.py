@@ -12,6 +12,7 @@ arithmetic, whose kernel reads both neighbours in place: it moves 3 MB where 21 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -19,15 +20,16 @@ from typing import Any
 import numpy as np
 
 from gpusched.adapters import scipy, xarray
-from gpusched.adapters.arrays import apply_along_axis
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.plan.expression import UnfusibleError
+from gpusched.record import lanewise
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.gathers import gathered
+from gpusched.record.handlers import recording
 from gpusched.record.record import Recorder
-from gpusched.record.recorded import StandIn
+from gpusched.record.recorded import StandIn, recorder_among
 
 CACHED = 1 << 17
 """Elements that are gone through while they are in the cache."""
@@ -40,15 +42,73 @@ ORDINARY = 1e-100, 1e100
 """Between these, no square is beyond what floats are, and LAPACK does not scale lanes."""
 
 
+@own("examined", shown="apply_along_axis")
 def along_axis(arr: Any, func1d: Any, func1d_axis: Any, func1d_args: Any,
                func1d_kwargs: Any) -> Any:  # fmt: skip
     """Do what dask's function does, which calls `func1d` for each lane along an axis."""
+    return each_along(func1d, func1d_axis, arr, *func1d_args, **func1d_kwargs)
+
+
+def each_along(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.apply_along_axis` does."""
     found = None
-    if xarray.is_nanpolyfit(func1d) and func1d_axis == 0 and len(func1d_args) == 1:
-        found = least_squares(func1d, arr, *func1d_args, **func1d_kwargs)
+    if xarray.is_nanpolyfit(func1d) and axis == 0 and len(args) == 1:
+        found = least_squares(func1d, arr, *args, **kwargs)
     if found is not None:
         return found
-    return apply_along_axis(arr, func1d, func1d_axis, func1d_args, func1d_kwargs)
+    return np.apply_along_axis(func1d, axis, arr, *args, **kwargs)
+
+
+@own("examined", shown="vectorize")
+def vectorized(pyfunc: Any, signature: str, otypes: str | None, *args: Any) -> Any:
+    """Do what an object of `numpy.vectorize` does, by its signature."""
+    return each_with(pyfunc, signature, otypes, *args)
+
+
+def each_with(pyfunc: Any, signature: str, otypes: str | None, *args: Any) -> Any:
+    """Call a function for each lane of its arguments."""
+    recorder = recorder_among(args)
+    if recorder is None:
+        return np.vectorize(pyfunc, otypes, signature=signature)(*args)
+    with recording(recorder):
+        return lanewise.each_by(recorder, pyfunc, signature, otypes, args)
+
+
+def calls_lanes(function: Any) -> Callable[..., Any] | None:
+    """Return what says which function a call of one calls for lanes, and with what; None of others.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.lanes import calls_lanes
+    >>> calls_lanes(np.apply_along_axis)(max, 0, 1.5, 2)
+    (<built-in function max>, (1.5,), (2,), {})
+    """
+    return _CALLING.get(id(function))
+
+
+def _along(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    return func1d, (arr,), args, kwargs
+
+
+def _with(pyfunc: Any, signature: Any, otypes: Any, *args: Any) -> Any:
+    return pyfunc, args, (), {}
+
+
+_CALLING = {id(np.apply_along_axis): _along, id(each_along): _along, id(each_with): _with}
+
+
+def vectorized_for(function: Any) -> Any:
+    """Return what programs call instead of an object of `numpy.vectorize`, or `function`.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.lanes import vectorized_for
+    >>> vectorized_for(np.vectorize(np.mean, signature="(n)->()")).func.__name__
+    'vectorized'
+    """
+    if type(function) is not np.vectorize or function.signature is None or function.excluded:
+        return function
+    return partial(vectorized, function.pyfunc, function.signature, function.otypes)
 
 
 def least_squares(function: Any, values: Any, x: Any, rcond: float | None = None) -> Any:

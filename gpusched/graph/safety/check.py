@@ -21,6 +21,7 @@ import numpy as np
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
+from gpusched.graph.functions.lanes import calls_lanes
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.exceptions import entries, handlers, only_asks
@@ -156,6 +157,8 @@ class Examination:
             if is_format(value):
                 refuse(GraphBreak.OWN_CODE, "uses a string with %, which may format another")
         else:
+            if calls_lanes(value) is not None:
+                refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, and does not only call it")
             if not listed.is_listed(value) or value is np.errstate or has(value, "changes"):
                 refuse(GraphBreak.OWN_OBJECTS, f"uses {described(Known(value, name))}")
             self.calls(value)
@@ -468,6 +471,8 @@ class Code:
         if callee is Kind.COMPREHENSION:
             self.use(*args)
             return Kind.NEW
+        if isinstance(callee, Known) and (calls := calls_lanes(callee.value)) is not None:
+            return self._call_for_lanes(callee, calls, args, names)
         if isinstance(callee, Known) and (method := self._method(callee.value)) is not None:
             owner = Known(method.__self__, callee.name.rpartition(".")[0] or callee.name)
             function: Any = method.__func__
@@ -503,6 +508,18 @@ class Code:
         if callee not in (Kind.OTHER, Kind.CHUNK, Kind.NEW):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         self.whole.called(len(args))
+        return Kind.OTHER
+
+    def _call_for_lanes(self, callee: Known, calls: Any, args: list[Any],
+                        names: dict[str, Any]) -> Any:  # fmt: skip
+        """Return the kind of what is made of a function's results for lanes, which are views."""
+        try:
+            function, chunks, others, options = calls(*args, **names)
+        except TypeError:
+            told = f"calls {listed.said(callee)} with other arguments than it takes"
+            refuse(GraphBreak.OWN_ARGUMENTS, told)
+        self.use(*(kind for kind in (*args, *names.values()) if kind is not function))
+        self.call(function, [*(Kind.CHUNK for _ in chunks), *others], options)
         return Kind.OTHER
 
     def _method(self, value: Any) -> types.MethodType | None:

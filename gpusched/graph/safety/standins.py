@@ -33,6 +33,7 @@ from gpusched.record.chunk import (
     recorder_of,
 )
 from gpusched.record.handlers import HANDLERS
+from gpusched.record.lanewise import Lane, array_of_lanes, filled, lanes_in, like_lane
 from gpusched.record.record import Recorder
 
 WARNS = "a function that is recorded warns"
@@ -67,12 +68,14 @@ def _is_instance(function: Any, value: Any, types: Any) -> bool:
     del function
     if callable(value) and not isinstance(value, type):
         _refuse(GraphBreak.OWN_DECIDES("asks of what type a function is"))
-    lazy = type(value) is LazyChunk
+    lazy = type(value) in (LazyChunk, Lane)
     return issubclass(_type(value), types) if lazy else isinstance(value, types)
 
 
 def _type(value: Any) -> Any:
     """Return the type of a value, or of the array that a lazy chunk stands for."""
+    if type(value) is Lane:
+        return np.ndarray if value.ndim else value.dtype.type
     if type(value) is not LazyChunk:
         return type(value)
     return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
@@ -80,6 +83,8 @@ def _type(value: Any) -> Any:
 
 def _asked_type(function: Any, value: Any) -> Any:
     """Return the type of a value, or of what a lazy chunk stands for."""
+    if type(value) is Lane:
+        return _type(value)
     if type(value) is LazyChunk:
         return _type(_numpys(value))
     if callable(value) and not isinstance(value, type):
@@ -112,6 +117,8 @@ def _like(chunk: LazyChunk) -> Any:
 
 def _asked(function: Any, value: Any) -> bool:
     """Return what a function says of an array by its dtype and its shape alone."""
+    if type(value) is Lane:
+        return bool(function(like_lane(value)))
     return bool(function(_like(_numpys(value)) if type(value) is LazyChunk else value))
 
 
@@ -148,6 +155,11 @@ def _stacked(chunks: list[Any], dtype: Any) -> Any:
     return np.stack([_numpys(each) for each in chunks])
 
 
+def _chunks(structure: Any) -> bool:
+    """Return whether there is a chunk, or lanes of one, in a structure."""
+    return bool(chunks_in(structure)) or lanes_in(structure)
+
+
 def _numpys(chunk: LazyChunk) -> LazyChunk:
     """Return a lazy chunk, if what it stands for is NumPy's to the program."""
     recorder = recorder_of(chunk)
@@ -158,6 +170,8 @@ def _numpys(chunk: LazyChunk) -> LazyChunk:
 
 def _converted(function: Callable[..., Any], value: Any, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of an array, or of a list of them."""
+    if type(value) is Lane or (type(value) in (list, tuple) and lanes_in(value)):
+        return array_of_lanes(value, *args, copy=function is np.array, **kwargs)
     listed = function is np.array and type(value) is list
     if not any(type(each) is LazyChunk for each in (value if listed else (value,))):
         return function(value, *args, **kwargs)
@@ -175,7 +189,7 @@ def _filled(recording: Callable[[], Any], function: Callable[..., Any], shape: A
     """Return a lazy chunk of the array that such a function makes."""
     recorder = recording()
     many = len(args) > 1 + (function is np.full) or not kwargs.keys() <= {"dtype", "fill_value"}
-    if many or chunks_in((shape, args, kwargs)):
+    if many or _chunks((shape, args, kwargs)):
         recorder.stop(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} with other arguments"))
     typed = function is np.full and (len(args) > 1 or "dtype" in kwargs)
     fill: Any = args[0] if args else kwargs.get("fill_value")
@@ -189,14 +203,12 @@ def _filled(recording: Callable[[], Any], function: Callable[..., Any], shape: A
         recorder.stop(GraphBreak.DTYPE(f"makes an array of dtype {one.dtype}"))
     number = 0 if function is np.empty else one[()]
     lengths = np.broadcast_to(one, shape).shape  # As NumPy takes it, or refuses it.
-    given = lengths, number, one.dtype
-    found = recorder.call(recorder.device.full, given, {}, copies=True)
-    return LazyChunk(recorder, found, fresh=True)
+    return filled(recorder, number, lengths, one.dtype)
 
 
 def _of_numbers(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of numbers that no chunk decides."""
-    if chunks_in((args, kwargs)):
+    if _chunks((args, kwargs)):
         _refuse(GraphBreak.OWN_DECIDES(f"calls {function.__name__} with values of a chunk"))
     if function is np.linspace and (len(args) > 3 or not kwargs.keys() <= {"num", "endpoint"}):
         _refuse(GraphBreak.OWN_ARGUMENTS("calls linspace with more than it begins and ends with"))
@@ -216,7 +228,7 @@ def _tabled(recording: Callable[[], Any], function: Callable[..., Any], /, *args
 def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of chunks, or of numbers if it does not warn of any."""
     plain = _is_quiet(function) and len(args) <= 2 and kwargs.keys() <= {"axis"}
-    if not (plain or function in _OF_PLACES or chunks_in((args, kwargs))):
+    if not (plain or function in _OF_PLACES or _chunks((args, kwargs))):
         _refuse(GraphBreak.OWN_ARGUMENTS(f"calls {function.__name__} without a chunk"))
     return function(*args, **kwargs)
 
