@@ -4,7 +4,7 @@ NumPy calls such a function for each lane. Here it runs once, on a lane that sta
 the chunk, whose first axes the function does not see. What a call of NumPy's does with the axes of
 a lane, it does with those of the chunk, and for the axes that are not seen it does the same at each
 place: so each lane of the result is what the function makes of that lane. Calls for which that is
-not known end the recording (`_RULES`).
+not known end the recording (`RULES`).
 
 Where a function goes on by whether something is true of its lane, lanes may differ. It then runs
 once for each way that it can go, and each lane takes the result of its own; what operations report
@@ -27,6 +27,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import sliding_window_view
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.floatingpoint import enforced
 from gpusched.plan.expression import UnfusibleError, UnrecordableError
 from gpusched.plan.plan import changed, items
 from gpusched.record.branches import has_numpys_bits
@@ -180,7 +181,7 @@ class Lane(NDArrayOperatorsMixin):
         return target
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        rule = _RULES.get(func)
+        rule = RULES.get(func)
         if rule is None:
             _stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of lanes, each of which is called"))
         return rule(self, func, args, kwargs)
@@ -304,8 +305,10 @@ class Lane(NDArrayOperatorsMixin):
         like = np.broadcast_to(np.zeros(()), self.shape).reshape(lengths)
         return self._like(self.whole.reshape(*self.whole.shape[: self.hidden], *like.shape))
 
-    def ravel(self) -> Any:
+    def ravel(self, order: str = "C") -> Any:
         """Return the lane with one axis."""
+        if order != "C" and self.ndim > 1:
+            _stop(GraphBreak.OPTION("orders elements of lanes by memory"))
         return self.reshape(-1)
 
     def flatten(self) -> Any:
@@ -512,18 +515,18 @@ def _asked(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-_REDUCTIONS = (np.all, np.amax, np.amin, np.any, np.average, np.count_nonzero, np.max, np.mean,
+_REDUCTIONS = (np.all, np.amax, np.amin, np.any, np.count_nonzero, np.max, np.mean,
                np.median, np.min, np.nanmax, np.nanmean, np.nanmedian, np.nanmin, np.nanpercentile,
                np.nanprod, np.nanquantile, np.nanstd, np.nansum, np.nanvar, np.percentile, np.prod,
-               np.ptp, np.quantile, np.std, np.sum, np.var)  # fmt: skip
+               np.quantile, np.std, np.sum, np.var)  # fmt: skip
 """Functions that reduce the axes that they are given, and all axes if none is given."""
 _ALONG = (np.argmax, np.argmin, np.argpartition, np.argsort, np.cumprod, np.cumsum,
-          np.cumulative_prod, np.cumulative_sum, np.diff, np.fft.fft, np.fft.ifft, np.fft.irfft,
+          np.diff, np.fft.fft, np.fft.ifft, np.fft.irfft,
           np.fft.rfft, np.flip, np.gradient, np.nanargmax, np.nanargmin, np.nancumprod,
-          np.nancumsum, np.partition, np.repeat, np.roll, np.sort, np.take, np.trapezoid, np.unwrap)  # fmt: skip
+          np.nancumsum, np.partition, np.repeat, np.roll, np.sort, np.take)  # fmt: skip
 """Functions of one axis."""
-_ELEMENTS = (np.angle, np.around, np.clip, np.copy, np.fix, np.imag, np.isclose, np.isneginf,
-             np.isposinf, np.nan_to_num, np.real, np.round, np.select, np.sinc, np.where)  # fmt: skip
+_ELEMENTS = (np.angle, np.around, np.clip, np.copy, np.fix, np.imag, np.isclose,
+             np.nan_to_num, np.real, np.round, np.select, np.where)  # fmt: skip
 _LIKE = (np.empty_like, np.full_like, np.ones_like, np.zeros_like)
 _ASKING = (np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size)
 _ARRANGING = (np.expand_dims, np.ravel, np.reshape, np.squeeze)
@@ -531,7 +534,7 @@ _WITHOUT_NAN = (np.nanargmax, np.nanargmin, np.nanmax, np.nanmean, np.nanmedian,
                 np.nanpercentile, np.nanquantile, np.nanstd, np.nanvar)  # fmt: skip
 """Of these, those that report lanes of NaN alone."""
 
-_RULES: dict[Any, Callable[..., Any]] = {
+RULES: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((*_REDUCTIONS, *_ALONG), _along),
     **dict.fromkeys(_ELEMENTS, _of_elements),
     **dict.fromkeys(_LIKE, _like_lane),
@@ -616,9 +619,10 @@ def every_lane(recorder: Recorder, hidden: int, function: Callable[[Fork], Any])
     recorder.depth, recorder.followed = 0, None
     try:
         recorder.lanes = fork = Fork(hidden)
+        recorder.spared += 1
         found = fork.ways(partial(function, fork))
         if len(found) > 1:
-            if not set(np.geterr().values()) <= {"ignore", "warn"}:
+            if enforced():
                 _stop(GraphBreak.OWN_DECIDES("decides by lanes, whose errors numpy.errstate raises"))
             with np.errstate(all="ignore"):
                 recorder.lanes = fork = Fork(hidden)

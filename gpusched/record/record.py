@@ -165,6 +165,8 @@ class Recorder:
         self.lanes: Any = None
         """What the lanes of a function have (`gpusched.record.lanewise.Fork`), while it is called
         for all lanes of a chunk at once."""
+        self.spared = 0
+        """How many functions have been called once that NumPy would call for each lane."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self.made_by: dict[int, int] = {}

@@ -20,6 +20,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import looked_up
 from gpusched.record.chunk import LazyChunk, chunks_in
 from gpusched.record.handlers import records
+from gpusched.record.lanewise import RULES, Lane, array_of_lanes
 from gpusched.record.record import Recorder
 
 _FUNCTIONS = (np.append, np.array_split, np.column_stack, np.cumulative_prod,
@@ -32,6 +33,8 @@ _FUNCTIONS = (np.append, np.array_split, np.column_stack, np.cumulative_prod,
 def _as_array(value: Any, dtype: Any = None, *, copy: Any = None, subok: bool = False,
               ndmin: int = 0, plain: Any = np.asarray) -> Any:  # fmt: skip
     """Return a lazy chunk as the array that it stands for; of others what NumPy makes of them."""
+    if type(value) is Lane:
+        return array_of_lanes(value, dtype, copy=plain is np.array and copy is not None)
     if not isinstance(value, LazyChunk):
         options = {"copy": copy, "subok": subok, "ndmin": ndmin} if plain is np.array else {}
         return plain(value, dtype, **options)
@@ -112,8 +115,16 @@ def _record(function: Any, needed: str = "", settled: str = "") -> None:
     records(function)(handler)
 
 
+def _of_lanes(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
+    """Return what the code of such a function makes of lanes."""
+    del lane
+    return _read(inspect.unwrap(function))(*args, **kwargs)
+
+
 for _function in _FUNCTIONS:
     _record(_function)
+    RULES.setdefault(_function, _of_lanes)
+RULES[np.average] = RULES[np.linalg.norm] = _of_lanes
 _record(np.linalg.norm, needed="axis")
 _record(np.average, settled="weights")
 

@@ -23,7 +23,6 @@ from dask.utils import funcname, methodcaller
 
 from gpusched.adapters import filling
 from gpusched.adapters.arrays import (
-    apply_along_axis,
     block_histogram,
     block_histogramdd,
     cumprod_merge,
@@ -308,7 +307,6 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_chunk: moments.moment_chunk,
     reductions.moment_combine: moments.moment_combine,
     reductions.moment_agg: moments.moment_agg,
-    apply_along_axis: lanes.along_axis,
     dask_chunk.coarsen: coarsened,
 }
 """What programs call instead of a function of dask's: what loses fewer digits, takes all lanes at

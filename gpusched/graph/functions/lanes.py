@@ -12,7 +12,7 @@ arithmetic, whose kernel reads both neighbours in place: it moves 3 MB where 21 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -44,9 +44,27 @@ ORDINARY = 1e-100, 1e100
 
 @own("examined", shown="apply_along_axis")
 def along_axis(arr: Any, func1d: Any, func1d_axis: Any, func1d_args: Any,
-               func1d_kwargs: Any) -> Any:  # fmt: skip
+               **func1d_kwargs: Any) -> Any:  # fmt: skip
     """Do what dask's function does, which calls `func1d` for each lane along an axis."""
     return each_along(func1d, func1d_axis, arr, *func1d_args, **func1d_kwargs)
+
+
+def called_along(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what `along_axis` is given by name, where dask's function has a dictionary of options.
+
+    None where that is not possible.
+
+    Examples
+    --------
+    >>> from gpusched.graph.functions.lanes import called_along
+    >>> called_along({"func1d": max, "func1d_axis": 0, "func1d_args": (), "func1d_kwargs": {"k": 1}})
+    {'func1d': <built-in function max>, 'func1d_axis': 0, 'func1d_args': (), 'k': 1}
+    """
+    others = dict(given)
+    options = others.pop("func1d_kwargs", None)
+    if type(options) is not dict or not {"arr", *others}.isdisjoint(options):
+        return None
+    return {**others, **options}
 
 
 def each_along(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:

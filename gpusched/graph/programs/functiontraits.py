@@ -10,7 +10,7 @@ import numpy as np
 from dask.array.core import apply_and_enforce
 
 from gpusched import config
-from gpusched.adapters.arrays import enforce_dtype
+from gpusched.adapters.arrays import apply_along_axis, enforce_dtype
 from gpusched.adapters.tasks import DataNode, Task, execute_subgraph, identity_cast, is_list
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
@@ -24,6 +24,7 @@ from gpusched.graph.functions.known import (
     known,
     replaced_by,
 )
+from gpusched.graph.functions.lanes import along_axis, called_along
 from gpusched.graph.functions.partials import Guard, bare, slow_part
 from gpusched.graph.placement.cupycalls import by_library
 from gpusched.graph.programs.program import Program
@@ -199,6 +200,8 @@ def passes_on(function: Any, args: tuple[Any, ...]) -> bool:
 def called(task: Task) -> tuple[Any, dict[str, Any]]:
     """Return the function that a task calls in the end, and its keyword arguments."""
     found = enforces(task)
+    if task.func is apply_along_axis and (named := called_along(task.kwargs)) is not None:
+        return along_axis, named
     if found is None:
         return task.func, task.kwargs
     given = {k: v for k, v in task.kwargs.items() if k not in found}

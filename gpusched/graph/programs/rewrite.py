@@ -253,7 +253,7 @@ class _Translation:
             reduced, part, axes = only
             whole = self.step(task.key, only_part, (part, axes), {})
             return self.step(task.key, reduced, (whole,), {})
-        return self.step(task.key, task.func, args, kwargs)
+        return self.step(task.key, function, args, kwargs)
 
     def step(
         self, key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -149,7 +149,7 @@ class Trace:
     def too_little(self) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
         recorder, bounds = self.recorder, self.segment.overrides.bounds
-        if recorder.moved:
+        if recorder.moved or recorder.spared:
             return None
         if not self.segment.joins:
             most = max((math.prod(node.shape) for node in recorder.nodes()), default=0)
@@ -176,7 +176,7 @@ class Trace:
             If they are of a function of the user's: calls before and after it are recorded.
         """
         recorder, bounds = self.recorder, self.segment.overrides.bounds
-        if recorder.moved or not recorder.in_parts or not bounds.elements:
+        if recorder.moved or recorder.spared or not recorder.in_parts or not bounds.elements:
             return None
         launches = [step for step in recorder.steps if isinstance(step, Launch)]
         views = len(recorder.steps) - len(launches)

@@ -16,7 +16,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import called_for_place, known
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, OBJECTS, is_in, package
 from gpusched.graph.functions.partials import applied, bare, name_of
-from gpusched.graph.safety.kinds import Items, Kind, Known, Options, is_constant, is_format, items_in
+from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant, is_format
 from gpusched.graph.safety.objects import method_of
 from gpusched.graph.safety.outside import Outside, is_little
 from gpusched.newest import Newest
@@ -127,21 +127,20 @@ def kind_of(value: Any) -> Any:
     if type(value) is tuple:
         return Items(tuple(map(kind_of, value)))
     if type(value) in (list, dict) and _is_harmless(value):
-        named = type(value) is dict and all(type(name) is str for name in value)
-        return Options(tuple([(n, kind_of(v)) for n, v in value.items()])) if named else Kind.OTHER
+        return Kind.OTHER
     return Known(value, "an argument")
 
 
 def _is_little(kind: Any) -> bool:
     """Return whether no value is known of an argument that holds more than constants do."""
-    if isinstance(kind, Items | Options):
-        return all(map(_is_little, items_in(kind)))
+    if isinstance(kind, Items):
+        return all(map(_is_little, kind.items))
     return is_little(kind.value) if isinstance(kind, Known) else isinstance(kind, Kind)
 
 
 def _may_be_chunk(kind: Any) -> bool:
-    if isinstance(kind, Items | Options):
-        return any(map(_may_be_chunk, items_in(kind)))
+    if isinstance(kind, Items):
+        return any(map(_may_be_chunk, kind.items))
     return kind in (Kind.CHUNK, Kind.OTHER)
 
 

@@ -180,11 +180,6 @@ def items_of(kind: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def items_in(kind: Items | Options) -> list[Any]:
-    """Return the kinds of what is in a tuple or in a dictionary."""
-    return [*kind.items] if isinstance(kind, Items) else [of for _, of in kind.names]
-
-
 def is_own(kind: Any) -> bool:
     """Return whether a change of a value is seen by nobody else; nothing changes a tuple."""
     constant = isinstance(kind, Known) and is_constant(kind.value)
