@@ -163,7 +163,7 @@ class Recorder:
         self.followed: Calls | None = None
         """What the function that is being recorded has called, if that is followed."""
         self.lanes: Any = None
-        """What the lanes of a function have (`gpusched.record.lanewise.Fork`), while it is called
+        """What the lanes of a function have (`gpusched.record.lane.Fork`), while it is called
         for all lanes of a chunk at once."""
         self.spared = 0
         """How many functions have been called once that NumPy would call for each lane."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from gpusched.plan.expression import UnfusibleError
+from gpusched.breaks import GraphBreak
+from gpusched.plan.expression import UnfusibleError, UnrecordableError
 from gpusched.record.catalogue import own
-from gpusched.record.chunk import LazyChunk, computed
+from gpusched.record.chunk import DEFERRED, LazyChunk, computed
 from gpusched.record.handlers import noted, recording
 from gpusched.record.record import Recorder
 
@@ -137,6 +138,8 @@ def one_of(results: tuple[Any, ...], k: int) -> Any:
 
 def recorder_among(args: tuple[Any, ...]) -> Recorder | None:
     """Return the recorder of the first lazy chunk among some arguments; None if there is none."""
+    if not DEFERRED.isdisjoint(map(type, args)):
+        raise UnrecordableError(GraphBreak.OPERAND("a kernel, or a library's function, of lanes"))
     found = next((a for a in args if isinstance(a, LazyChunk)), None)
     if found is None:
         return None

@@ -20,7 +20,7 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import looked_up
 from gpusched.record.chunk import LazyChunk, chunks_in
 from gpusched.record.handlers import records
-from gpusched.record.lanewise import RULES, Lane, array_of_lanes
+from gpusched.record.lane import RULES, Lane, array_of_lanes
 from gpusched.record.record import Recorder
 
 _FUNCTIONS = (np.append, np.array_split, np.column_stack, np.cumulative_prod,

@@ -148,11 +148,9 @@ def test_a_functions_own_call_is_stopped_at(
     y = (numbers((40, 30), (20, 30)) * 2 + 1).map_blocks(sorted_rows)
     shown = drive("c; s; s; args; c", gpusched.debug, y, chunk=(0, 0))
     assert "-> result = sorted_rows(a)" in shown
-    assert "sorted_rows()\n-> return np.apply_along_axis(np.sort, 1, block * 3 - 1)" in shown
+    assert "sorted_rows()\n-> return np.apply_over_axes(np.sort, block * 3 - 1, 1)" in shown
     told = capsys.readouterr().err
-    told_of = (
-        "gpusched.debug: sorted_rows is not fused: your function calls apply_along_axis, which"
-    )
+    told_of = "gpusched.debug: sorted_rows is not fused: your function calls apply_over_axes, which"
     assert told.startswith(told_of)
 
 

@@ -68,7 +68,7 @@ def test_it_was_in_the_input_already() -> None:
 
 def test_it_arose_in_a_function_that_is_not_fused(x: da.Array) -> None:
     def spoilt(block: Any) -> Any:
-        block = np.apply_along_axis(np.sort, 0, block)
+        block = np.apply_over_axes(np.sort, block, 0)
         block[4, 3] = np.inf
         return block
 

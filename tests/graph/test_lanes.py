@@ -84,12 +84,12 @@ def test_other_columns_are_left_to_the_function(x: np.ndarray) -> None:
 def test_a_deficient_rank_is_warned_of_as_by_xarray() -> None:
     values = RANDOM.normal(size=(30, 4))
     with pytest.warns(nputils.RankWarning):
-        lanes.along_axis(values, nputils._nanpolyfit_1d, 0, (np.ones((30, 2)),), {"rcond": None})
+        lanes.each_along(nputils._nanpolyfit_1d, 0, values, np.ones((30, 2)), rcond=None)
 
 
 def test_other_functions_see_each_lane() -> None:
     values = RANDOM.normal(size=(5, 4))
-    found = lanes.along_axis(values, np.sort, 0, (), {})
+    found = lanes.each_along(np.sort, 0, values)
     np.testing.assert_array_equal(found, apply_along_axis(values, np.sort, 0, (), {}))
 
 
@@ -99,7 +99,7 @@ def test_what_somebody_else_has_put_there_is_called(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nputils, "_nanpolyfit_1d", other)
     values, x = RANDOM.normal(size=(30, 4)), np.vander(np.arange(30.0), 2)
-    assert not lanes.along_axis(values, other, 0, (x,), {"rcond": None}).any()
+    assert not lanes.each_along(other, 0, values, x, rcond=None).any()
 
 
 def test_polynomials_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

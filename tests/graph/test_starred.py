@@ -95,7 +95,7 @@ def test_they_are_recorded(function: Callable[[Any], Any]) -> None:
     computed(function)
     counts = gpusched.statistics()
     assert counts.fused_tasks == 2
-    assert not [reason for _, reason in counts.breaks if reason.code.startswith("OWN")]
+    assert not [reason for _, reason in counts.breaks if reason.kind.name.startswith("OWN")]
 
 
 @pytest.mark.parametrize("function", UNSAFE)

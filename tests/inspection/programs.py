@@ -19,7 +19,7 @@ def numbers(shape: tuple[int, ...], chunks: Any, dtype: str = "float64", seed: i
 
 
 def sorted_rows(block: Any) -> Any:
-    return np.apply_along_axis(np.sort, 1, block * 3 - 1) * 2 + block
+    return np.apply_over_axes(np.sort, block * 3 - 1, 1) * 2 + block
 
 
 @fusible

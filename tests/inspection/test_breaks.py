@@ -28,7 +28,7 @@ def test_the_users_own_function_is_named_with_its_line() -> None:
     (stop,) = found.breaks
     assert stop.operation == "sorted_rows"
     assert stop.reason.startswith(
-        "your function calls apply_along_axis, which is not recorded (call, line "
+        "your function calls apply_over_axes, which is not recorded (call, line "
     )
     assert stop.place is not None
     assert stop.place.line == sorted_rows.__code__.co_firstlineno

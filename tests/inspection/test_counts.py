@@ -54,7 +54,7 @@ def test_what_is_explained_is_what_runs(name: str) -> None:
 
 
 def sorted_twice(block: Any) -> Any:
-    return np.apply_along_axis(np.sort, 0, block) * 2
+    return np.apply_over_axes(np.sort, block, 0) * 2
 
 
 STEPS: dict[str, Callable[[da.Array], da.Array]] = {

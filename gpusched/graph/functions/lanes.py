@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.adapters import scipy, xarray
+from gpusched.adapters.tasks import Tuple
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.plan.expression import UnfusibleError
@@ -52,18 +53,21 @@ def along_axis(arr: Any, func1d: Any, func1d_axis: Any, func1d_args: Any,
 def called_along(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what `along_axis` is given by name, where dask's function has a dictionary of options.
 
-    None where that is not possible.
+    Each argument of `func1d` is one of its own then, and may be a chunk. None where that is not
+    possible.
 
     Examples
     --------
     >>> from gpusched.graph.functions.lanes import called_along
-    >>> called_along({"func1d": max, "func1d_axis": 0, "func1d_args": (), "func1d_kwargs": {"k": 1}})
-    {'func1d': <built-in function max>, 'func1d_axis': 0, 'func1d_args': (), 'k': 1}
+    >>> called_along({"func1d": max, "func1d_args": (), "func1d_kwargs": {"default": 1}})
+    {'func1d': <built-in function max>, 'func1d_args': (), 'default': 1}
     """
     others = dict(given)
-    options = others.pop("func1d_kwargs", None)
+    options, args = others.pop("func1d_kwargs", None), others.get("func1d_args")
     if type(options) is not dict or not {"arr", *others}.isdisjoint(options):
         return None
+    if type(args) is tuple and args:
+        others["func1d_args"] = Tuple(*args)
     return {**others, **options}
 
 
@@ -112,7 +116,11 @@ def _with(pyfunc: Any, signature: Any, otypes: Any, *args: Any) -> Any:
     return pyfunc, args, (), {}
 
 
-_CALLING = {id(np.apply_along_axis): _along, id(each_along): _along, id(each_with): _with}
+_CALLING: dict[int, Callable[..., Any]] = {
+    id(np.apply_along_axis): _along,
+    id(each_along): _along,
+    id(each_with): _with,
+}
 
 
 def vectorized_for(function: Any) -> Any:

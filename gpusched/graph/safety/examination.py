@@ -10,7 +10,7 @@ from typing import Any
 import dask
 import numpy as np
 
-from gpusched.adapters.tasks import GraphNode, TaskRef
+from gpusched.adapters.tasks import GraphNode, TaskRef, Tuple
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.known import called_for_place, known
@@ -122,6 +122,8 @@ def kind_of(value: Any) -> Any:
     """Return the kind of an argument of a task's or of a program's call."""
     if isinstance(value, TaskRef | np.ndarray) or (type(value) is Register and value.item is None):
         return Kind.CHUNK
+    if isinstance(value, Tuple):
+        return Items(tuple(map(kind_of, value.args)))
     if isinstance(value, GraphNode | Register):
         return Kind.OTHER
     if type(value) is tuple:

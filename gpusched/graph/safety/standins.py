@@ -33,7 +33,7 @@ from gpusched.record.chunk import (
     recorder_of,
 )
 from gpusched.record.handlers import HANDLERS
-from gpusched.record.lanewise import Lane, array_of_lanes, filled, lanes_in, like_lane
+from gpusched.record.lane import Lane, array_of_lanes, filled, lanes_in, like_lane
 from gpusched.record.record import Recorder
 
 WARNS = "a function that is recorded warns"
@@ -171,7 +171,10 @@ def _numpys(chunk: LazyChunk) -> LazyChunk:
 def _converted(function: Callable[..., Any], value: Any, *args: Any, **kwargs: Any) -> Any:
     """Return what a function makes of an array, or of a list of them."""
     if type(value) is Lane or (type(value) in (list, tuple) and lanes_in(value)):
-        return array_of_lanes(value, *args, copy=function is np.array, **kwargs)
+        if len(args) + len(kwargs) > 1 or not kwargs.keys() <= {"dtype"}:
+            _refuse(GraphBreak.OWN_ARGUMENTS("makes an array of lanes with more than a dtype"))
+        dtype = args[0] if args else kwargs.get("dtype")
+        return array_of_lanes(value, dtype, copy=function is np.array)
     listed = function is np.array and type(value) is list
     if not any(type(each) is LazyChunk for each in (value if listed else (value,))):
         return function(value, *args, **kwargs)
