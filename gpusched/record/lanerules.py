@@ -18,7 +18,7 @@ from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.plan.plan import changed
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute
-from gpusched.record.handlers import is_integer
+from gpusched.record.handlers import is_default, is_integer
 from gpusched.record.lane import RULES, Lane, hidden_of, lanes_in, like_lane, spread, stop
 
 
@@ -80,7 +80,8 @@ def _joined(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     """Join lanes and arrays along one of their axes."""
     given = inspect.signature(function).bind(*args, **kwargs).arguments
     axis, arrays = given.pop("axis", 0), given.pop(next(iter(given)))
-    if given or type(arrays) not in (list, tuple) or not is_integer(axis):
+    asked = [name for name, value in given.items() if not is_default(function, name, value)]
+    if asked or type(arrays) not in (list, tuple) or not is_integer(axis):
         stop(GraphBreak.OPTION(f"calls {function.__name__} of lanes with options"))
     ndim = np.ndim(arrays[0]) + (function is np.stack)
     axis = normalize_axis_index(int(axis), ndim) + lane.hidden
@@ -112,7 +113,7 @@ def _product(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     left, right = args
     if np.ndim(left) == np.ndim(right) == 2 and function is not np.inner:
         wholes = [each.whole if type(each) is Lane else each for each in args]
-        return lane._like(np.matmul(*wholes))
+        return lane._like(np.matmul(wholes[0], wholes[1]))
     if np.ndim(left) not in (1, 2) or np.ndim(right) != 1:
         stop(GraphBreak.OPTION(f"calls {function.__name__} of lanes of several axes"))
     return np.sum(left * right, axis=-1)

@@ -33,6 +33,8 @@ _FUNCTIONS = (np.append, np.array_split, np.column_stack, np.cumulative_prod,
 def _as_array(value: Any, dtype: Any = None, *, copy: Any = None, subok: bool = False,
               ndmin: int = 0, plain: Any = np.asarray) -> Any:  # fmt: skip
     """Return a lazy chunk as the array that it stands for; of others what NumPy makes of them."""
+    if type(value) is Lane and value.ndim == 0 and dtype is None and plain is not np.array:
+        return value  # Such functions write to no numbers of lanes.
     if type(value) is Lane:
         return array_of_lanes(value, dtype, copy=plain is np.array and copy is not None)
     if not isinstance(value, LazyChunk):

@@ -388,7 +388,7 @@ def random_function(rng: np.random.Generator) -> tuple[Callable[[Any], Any], str
                       f"        w = {vector}",
                       "    else:", f"        w = w + {scalar}"]  # fmt: skip
         elif rng.random() < 0.2:
-            lines += [f"    u{k} = {one}.copy()", f"    u{k}[{one} > 0.5] = {number}",
+            lines += [f"    u{k} = np.copy({one} * 1.5)", f"    u{k}[{one} > 0.5] = {number}",
                       f"    u{k}[:2] += {other}[:2]"]  # fmt: skip
             vectors.append(f"u{k}")
         elif rng.random() < 0.5:
