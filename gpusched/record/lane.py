@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from operator import getitem
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,6 +31,9 @@ from gpusched.record.record import Recorder
 RULES: dict[Any, Callable[..., Any]] = {}
 """By a function of NumPy's, what makes its call for all lanes: called with one of its lanes, the
 function, and what that is given."""
+
+FOREIGN: set[type] = set()
+"""Types that record calls of lanes and of what is taken of them (`gpusched.record.picked`)."""
 
 METHODS = frozenset(
     ["all", "any", "argmax", "argmin", "argpartition", "argsort", "clip", "cumprod", "cumsum",
@@ -158,6 +162,8 @@ class Lane(NDArrayOperatorsMixin):
     # NumPy's protocols --------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not FOREIGN.isdisjoint(map(type, inputs)):
+            return NotImplemented
         out = kwargs.pop("out", None)
         if ufunc is np.matmul and out is None:
             return RULES[np.dot](self, ufunc, inputs, kwargs)
@@ -185,6 +191,8 @@ class Lane(NDArrayOperatorsMixin):
         return target
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not FOREIGN.isdisjoint(types):
+            return NotImplemented
         rule = RULES.get(func)
         if rule is None:
             stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of lanes, each of which is called"))
@@ -247,9 +255,12 @@ class Lane(NDArrayOperatorsMixin):
         return self._like(self.whole.imag)
 
     def __getitem__(self, index: Any) -> Any:
+        if type(index) is Lane and index.dtype == bool:
+            return RULES[getitem](self, index)
         return self._like(self.whole[self._index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        value = value.for_places(index) if type(value) in FOREIGN else value
         self._spread_for(index, value)
         if type(index) is Lane:
             if index.dtype != bool or index.shape != self.shape or np.ndim(value) > self.ndim:
@@ -339,7 +350,7 @@ class Lane(NDArrayOperatorsMixin):
 
     def _operand(self, other: Any) -> Any:
         """Return an operand with which NumPy computes, and not Python."""
-        if not self.ndim and not isinstance(other, _NUMBERS):
+        if not self.ndim and not isinstance(other, (*_NUMBERS, *FOREIGN)):
             stop(GraphBreak.OWN_DECIDES("compares a lane's number with no number"))
         return other
 
@@ -371,13 +382,13 @@ def _are_integers(value: Any) -> bool:
     return type(value) is LazyChunk and value.dtype.kind in "iu" and value.ndim == 1
 
 
-_NUMBERS = Lane | LazyChunk | int | float | np.number | np.bool_ | np.ndarray
 DEFERRED.add(Lane)
+_NUMBERS = (Lane, LazyChunk, int, float, np.number, np.bool_, np.ndarray)
 
 
 def lanes_in(structure: Any) -> bool:
-    """Return whether there are lanes in a structure."""
-    return any(type(each) is Lane for each in items(structure))
+    """Return whether there are lanes, or what is taken of them, in a structure."""
+    return any(type(each) is Lane or type(each) in FOREIGN for each in items(structure))
 
 
 def hidden_of(structure: Any) -> tuple[int, ...]:

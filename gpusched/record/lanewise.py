@@ -24,6 +24,7 @@ from gpusched.record import lanerules  # noqa: F401  which fills RULES
 from gpusched.record.chunk import LazyChunk, was_own
 from gpusched.record.handlers import is_integer, records
 from gpusched.record.lane import Fork, Lane, array_of_lanes, spread, stop
+from gpusched.record.picked import PythonNumber
 from gpusched.record.record import Recorder
 
 
@@ -90,6 +91,7 @@ def result_of(ways: list[Any], hidden: tuple[int, ...], dtype: Any = None,
     ndim
         How many axes a lane of it has, if that is known.
     """
+    ways = [(way, v.lane if type(v) is PythonNumber else v) for way, v in ways]
     ways = [(way, array_of_lanes(v) if type(v) in (list, tuple) else v) for way, v in ways]
     if len({(np.shape(v), dtype or np.result_type(_array(v))) for _, v in ways}) > 1:
         stop(GraphBreak.OWN_DECIDES("gives for some lanes what it does not give for others"))
@@ -98,10 +100,13 @@ def result_of(ways: list[Any], hidden: tuple[int, ...], dtype: Any = None,
     if dtype is not None:
         ways = [(way, _converted(value, dtype)) for way, value in ways]
     found = _joined_ways(ways)
-    if type(found) is not Lane:
+    if type(found) is not Lane or any(type(v) not in _RESULTS for _, v in ways):
         stop(GraphBreak.NO_ARRAY("gives what does not depend on its lanes"))
     whole: Any = spread(found, hidden)
     return whole if was_own(whole) else np.copy(whole)
+
+
+_RESULTS = (Lane, LazyChunk, bool, int, float, np.ndarray, *np.sctypeDict.values())
 
 
 def _array(value: Any) -> Any:

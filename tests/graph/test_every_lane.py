@@ -283,7 +283,8 @@ def may_raise(v: Any) -> Any:
 
 
 REFUSED: list[Callable[[Any], Any]] = [
-    lambda v: v[v > 0.5].sum(),
+    lambda v: np.sort(v[v > 0.1])[0],
+    lambda v: np.arange(12)[v > 0.5].sum(),
     lambda v: float(v.max()) * 2,
     lambda v: len(np.flatnonzero(v > 0.5)),
     lambda v: {0.0: 1.0}.get(v[0], 2.0),

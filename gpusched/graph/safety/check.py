@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -105,6 +106,13 @@ class Examination:
         for name, most in self._passed.items():
             if most < self._most:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"may call {name} with out=, or another function")
+
+    @contextmanager
+    def of_arrays(self) -> Iterator[None]:
+        """Go through functions of lanes, which are arrays: nothing has to be assumed of them."""
+        done, assumed, self._done = self._done, self.assumed, set()
+        yield
+        self._done, self.assumed = done, assumed
 
     def function(self, function: types.FunctionType, args: list[Any] | None = None,
                  names: dict[str, Any] | None = None) -> None:  # fmt: skip
@@ -519,7 +527,8 @@ class Code:
             told = f"calls {listed.said(callee)} with other arguments than it takes"
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         self.use(*(kind for kind in (*args, *names.values()) if kind is not function))
-        self.call(function, [*(Kind.CHUNK for _ in chunks), *others], options)
+        with self.whole.of_arrays():
+            self.call(function, [*(Kind.CHUNK for _ in chunks), *others], options)
         return Kind.OTHER
 
     def _method(self, value: Any) -> types.MethodType | None:
