@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from operator import getitem
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.floatingpoint import enforced
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import changed, items
 from gpusched.record.branches import has_numpys_bits
@@ -51,7 +53,8 @@ class Fork:
 
     Notes
     -----
-    Belongs to one recording.
+    Belongs to one recording. From where a way parts from others, operations report nothing: they
+    are computed of lanes, too, that go another way.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -60,9 +63,14 @@ class Fork:
         self._answers: list[bool] = []
         """What the function is to get, in order."""
         self._asked: list[Any] = []
+        self._quiet = ExitStack()
 
     def truth(self, condition: Any) -> bool:
         """Return whether a condition is taken for true on this way."""
+        if not self._asked:
+            if enforced():
+                stop(GraphBreak.OWN_DECIDES("decides by lanes, whose errors numpy.errstate raises"))
+            self._quiet.enter_context(np.errstate(all="ignore"))
         self._asked.append(condition)
         if len(self._asked) > WAYS:
             stop(GraphBreak.OWN_DECIDES(f"decides by lanes more than {WAYS} times"))
@@ -80,7 +88,8 @@ class Fork:
         found = []
         while True:
             self._asked = []
-            result = function()
+            with self._quiet:
+                result = function()
             found.append((self.way, result))
             while self._answers and not self._answers[-1]:
                 self._answers.pop()

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
-from gpusched.emit.floatingpoint import enforced
 from gpusched.plan.expression import UnfusibleError, UnrecordableError
 from gpusched.record import lanerules  # noqa: F401  which fills RULES
 from gpusched.record.chunk import LazyChunk, was_own
@@ -48,14 +47,7 @@ def every_lane(recorder: Recorder, hidden: int, function: Callable[[Fork], Any])
     recorder.lanes = fork = Fork(hidden)
     recorder.spared += 1
     try:
-        found = fork.ways(partial(function, fork))
-        if len(found) > 1:
-            if enforced():
-                stop(GraphBreak.OWN_DECIDES("decides by lanes, whose errors numpy.errstate raises"))
-            with np.errstate(all="ignore"):
-                recorder.lanes = fork = Fork(hidden)
-                found = fork.ways(partial(function, fork))
-        return found
+        return fork.ways(partial(function, fork))
     except Exception as error:
         if fork.way:  # It may be a way that no lane goes.
             raise UnrecordableError(
