@@ -48,7 +48,7 @@ MAY_USE = {
     },
     "machine": {"backends", "emit", "store"},
     "plan": {"backends", "breaks", "config", "emit", "events", "quantities", "store"},
-    "chunking": {"config", "machine", "quantities", "roles"},
+    "chunking": {"config", "quantities", "roles", "store"},
     "editing": {"backends", "emit", "plan"},
     "record": {"adapters", "backends", "breaks", "emit", "plan", "store"},
     "graph": {

@@ -14,7 +14,6 @@ import pytest
 
 from gpusched import machine as module
 from gpusched.backends.cache import kernels
-from gpusched.chunking.target import here
 from gpusched.inspection.cost import Work, compute_seconds, stage_seconds, task_seconds
 from gpusched.machine import Host, Machine, host, known_host, machine, measure
 from gpusched.profiling import profile
@@ -96,14 +95,14 @@ def test_unreadable_profile_is_measured_again(
         assert json.loads((folder / "machine.json").read_text())["threads"] == 4
 
 
-def test_chunks_need_no_kernels_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_needs_no_kernels_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = {f.name: getattr(PLAIN, f.name) for f in fields(Host)}
     monkeypatch.setattr(module, "measure_host", lambda: Host(**figures))
     monkeypatch.setattr(module, "_kernel_seconds", lambda *given: pytest.fail("compiled"))
     with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
         assert known_host() is None
         found = host()
-        assert here().bandwidth == found.bandwidth_all == PLAIN.bandwidth_all
+        assert found.bandwidth_all == PLAIN.bandwidth_all
         assert known_host() == found
         monkeypatch.setattr(module, "_measured", {})
         monkeypatch.setattr(module, "measure_host", lambda: pytest.fail("measured again"))

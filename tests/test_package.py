@@ -120,6 +120,16 @@ def test_fusion_on_threads_loads_no_more_of_clusters_and_pages_than_dask_does() 
     assert python(code).strip() == "set() []"
 
 
+@pytest.mark.essential
+def test_new_arrays_load_nothing_of_clusters_and_wait_for_no_measuring() -> None:
+    code = (
+        "import sys, dask.array as da, gpusched\n"
+        "with gpusched.enable(): da.ones((4000, 4000))\n"
+        "print({'distributed', 'gpusched.machine'} & {*sys.modules})"
+    )
+    assert python(code).strip() == "set()"
+
+
 @pytest.mark.parametrize(
     "names", ["workers.worker, gpusched.workers.nanny", "cluster.scheduler", "cli.script_run"]
 )

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dask
 
 from gpusched.dataclass import dataclass
-from gpusched.machine import host
 from gpusched.quantities import count
-from gpusched.roles import computing_client
+from gpusched.roles import computing_client, imported
+from gpusched.store.processors import cores
 
+BANDWIDTH_ONE, BANDWIDTH_ALL = 10e9, 100e9
+"""Bytes per second that a thread, and all threads of a machine, are taken to move.
+
+They are not measured: the first array would wait a quarter of a second for that, as any `rechunk`
+asks for the size of chunks, and these, on which sums of floats depend, would follow what else runs.
+One machine of two threads has measured what makes chunks of 16, 32, 64 and 128 MiB.
+"""
 GPU_BANDWIDTH = 1.0e12
 """Bytes per second that a GPU is taken to move where it cannot be asked; many move more."""
-EMPTY_TASKS = 4
-"""What a task costs in this process, over one that does nothing: its part of the graph is built and
-optimised, and its kernel looked up and launched."""
+TASK = 0.24e-3
+"""Seconds that a task is taken to cost in this process, four times as many as one that does
+nothing: its part of the graph is built and optimised, and its kernel looked up and launched."""
 DISTRIBUTED_TASK = 1e-3
 """Seconds that a task is taken to cost with distributed: its scheduler takes 0.2 to 1 ms."""
 REMEMBERED = 10.0
@@ -59,15 +70,15 @@ def here() -> Target:
     """Return this process's threads, and its GPU where dask makes arrays with CuPy."""
     if dask.config.get("array.backend", "numpy") == "cupy":
         return _gpu()
-    found = host()
-    return Target(
-        "cpu",
-        found.threads,
-        _memory() // found.threads,
-        found.bandwidth_all,
-        EMPTY_TASKS * found.task_seconds,
-        f"{count(found.threads, 'thread')} of this machine",
-    )
+    threads = cores()
+    return Target("cpu", threads, _memory() // threads, _bandwidth(threads), TASK,
+                  f"{count(threads, 'thread')} of this machine",
+                  ("bandwidth", "task_seconds"))  # fmt: skip
+
+
+def _bandwidth(threads: int) -> float:
+    """Return the bytes per second that threads of one machine are taken to move together."""
+    return min(threads * BANDWIDTH_ONE, BANDWIDTH_ALL)
 
 
 def _gpu() -> Target:
@@ -79,16 +90,26 @@ def _gpu() -> Target:
     # In kHz, and in bits; memory moves data twice a cycle.
     rate = 2 * told["MemoryClockRate"] * 1e3 * told["GlobalMemoryBusWidth"] / 8
     _, memory = device.mem_info
-    threads = host().threads
-    return Target("cuda", threads, int(memory) // threads, float(rate),
-                  EMPTY_TASKS * host().task_seconds,
-                  f"{count(threads, 'thread')} of this process on one GPU")  # fmt: skip
+    threads = cores()
+    return Target("cuda", threads, int(memory) // threads, float(rate), TASK,
+                  f"{count(threads, 'thread')} of this process on one GPU",
+                  ("task_seconds",))  # fmt: skip
 
 
+@functools.cache
 def _memory() -> int:
-    from distributed.system import MEMORY_LIMIT
-
-    return int(MEMORY_LIMIT)
+    """Return the bytes of this machine that distributed's workers would share."""
+    system = imported("distributed.system")
+    if system is None:
+        # That module alone: with the package, it takes 0.2 s to import.
+        package = importlib.util.find_spec("distributed")
+        assert package is not None and package.origin is not None
+        path = Path(package.origin).with_name("system.py")
+        spec = importlib.util.spec_from_file_location("distributed.system", path)
+        assert spec is not None and spec.loader is not None
+        system = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(system)
+    return int(system.MEMORY_LIMIT)
 
 
 _told: dict[str, tuple[float, Target]] = {}
@@ -134,20 +155,20 @@ def of_workers(workers: Mapping[str, Any]) -> Target:
     found = gpus or list(workers.values())
     if not found:
         name = "this machine, as there are no workers yet"
-        return replace(here(), task_seconds=DISTRIBUTED_TASK, name=name, assumed=("task_seconds",))
+        return replace(here(), task_seconds=DISTRIBUTED_TASK, name=name)
     threads = sum(each["nthreads"] for each in found)
     memory = min((_limit(each) // max(1, each["nthreads"]) for each in found), default=0)
-    assumed: tuple[str, ...]
     if gpus:
-        bandwidth, assumed = GPU_BANDWIDTH * len(gpus), ("bandwidth", "task_seconds")
+        bandwidth = GPU_BANDWIDTH * len(gpus)
         name = f"{count(len(gpus), 'worker')} with a GPU"
     else:
-        # Machines of a cluster are taken to be like this one, and each to have one bandwidth.
-        hosts = {address.rpartition(":")[0] for address in workers}
-        bandwidth, assumed = host().bandwidth_all * len(hosts), ("task_seconds",)
+        on_host: Counter[str] = Counter()
+        for address, each in workers.items():
+            on_host[address.rpartition(":")[0]] += each["nthreads"]
+        bandwidth = sum(map(_bandwidth, on_host.values()))
         name = f"{count(len(found), 'worker')} with {count(threads, 'thread')}"
     return Target("cuda" if gpus else "cpu", threads, memory, bandwidth, DISTRIBUTED_TASK, name,
-                  assumed)  # fmt: skip
+                  ("bandwidth", "task_seconds"))  # fmt: skip
 
 
 def _device(worker: Mapping[str, Any]) -> Mapping[str, Any]:

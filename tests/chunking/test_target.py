@@ -11,14 +11,16 @@ import pytest
 
 from gpusched.chunking import target as module
 from gpusched.chunking.target import (
+    BANDWIDTH_ALL,
+    BANDWIDTH_ONE,
     DISTRIBUTED_TASK,
-    EMPTY_TASKS,
     GPU_BANDWIDTH,
+    TASK,
     here,
     of_client,
     of_workers,
 )
-from gpusched.machine import host
+from gpusched.store.processors import cores
 
 GIB = 1 << 30
 
@@ -36,16 +38,17 @@ def worker(threads: int = 1, memory: int = 8 * GIB, gpu: int = 0) -> dict[str, A
 
 def test_this_process() -> None:
     found = here()
-    assert (found.kind, found.threads) == ("cpu", host().threads)
-    assert found.bandwidth == host().bandwidth_all
+    assert (found.kind, found.threads) == ("cpu", cores())
+    assert found.bandwidth == min(BANDWIDTH_ONE * cores(), BANDWIDTH_ALL)
     assert found.memory * found.threads > 1 << 28
-    assert found.task_seconds == EMPTY_TASKS * host().task_seconds
+    assert found.task_seconds == TASK
+    assert found.assumed == ("bandwidth", "task_seconds")
 
 
 def test_workers_without_a_gpu() -> None:
     found = of_workers({"tcp://a:1": worker(2), "tcp://a:2": worker(4), "tcp://b:1": worker(2)})
     assert (found.kind, found.threads, found.memory) == ("cpu", 8, 2 * GIB)
-    assert found.bandwidth == 2 * host().bandwidth_all
+    assert found.bandwidth == 8 * BANDWIDTH_ONE
     assert found.task_seconds == DISTRIBUTED_TASK
     assert found.name == "3 workers with 8 threads"
 
@@ -58,6 +61,11 @@ def test_workers_with_a_gpu_count_where_there_are_any() -> None:
     assert found.assumed == ("bandwidth", "task_seconds")
 
 
+def test_threads_of_a_large_machine_share_its_bandwidth() -> None:
+    found = of_workers({"tcp://a:1": worker(64), "tcp://a:2": worker(64), "tcp://b:1": worker(2)})
+    assert found.bandwidth == BANDWIDTH_ALL + 2 * BANDWIDTH_ONE
+
+
 def test_workers_of_distributed_s_own() -> None:
     found = of_workers({"tcp://a:1": {"nthreads": 2, "memory_limit": 0, "metrics": {}}})
     assert found.kind == "cpu" and found.memory > 1 << 28
@@ -66,7 +74,7 @@ def test_workers_of_distributed_s_own() -> None:
 def test_no_workers_yet() -> None:
     found = of_workers({})
     assert "no workers yet" in found.name
-    assert found.threads == host().threads and found.task_seconds == DISTRIBUTED_TASK
+    assert found.threads == cores() and found.task_seconds == DISTRIBUTED_TASK
 
 
 class Client:
@@ -113,7 +121,7 @@ def test_a_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with dask.config.set({"array.backend": "cupy"}):
         found = here()
     assert found.kind == "cuda"
-    assert found.memory == 80 * GIB // host().threads
+    assert found.memory == 80 * GIB // cores()
     assert found.bandwidth == pytest.approx(3.35e12, rel=0.01)  # of an H100
 
 
