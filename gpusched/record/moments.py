@@ -189,7 +189,8 @@ def joined(parts: Moments, counts: Any) -> Moments:
     with np.errstate(all="ignore"):
         weights = counts.astype(np.float64)
         count = np.maximum(add(weights), 1)
-        centre = np.maximum.reduce(where(empty, -np.inf, parts.mean))
+        # The mean of no values is NaN, and nothing is apart from it.
+        centre = np.fmax.reduce(where(empty, np.nan, parts.mean))
         away = where(empty, 0.0, (parts.mean - centre) + parts.rest)
         change = add(weights * away) / count
         away -= change

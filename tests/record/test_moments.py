@@ -330,6 +330,29 @@ def test_columns_without_a_number_are_not_computed_twice() -> None:
         assert gpusched.statistics().repeats == before
 
 
+def test_chunks_with_columns_of_nothing_but_nan_are_not_left_to_dask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An ocean's data have such columns on land: dask would compute what was computed before."""
+    x = 1e6 + RANDOM.normal(size=(80, 5))
+    x[:20, 1] = x[:, 3] = np.nan
+    options = {"dtype": "f8", "axis": (0,), "keepdims": True, "sum": chunk.nansum}
+    options["numel"] = reductions.nannumel
+    for name in ("moment_chunk", "moment_combine"):
+        monkeypatch.setattr(reductions, name, lambda *a, **k: pytest.fail("left to dask"))
+    pairs = [moment_chunk(part, **options) for part in np.split(x, 4)]
+    halves = [moment_combine(half, axis=(0,)) for half in (pairs[:2], pairs[2:])]
+    whole = moment_combine(halves, axis=(0,))
+    assert whole["n"].tolist() == [[80, 60, 80, 0, 80]] and np.isnan(whole["mean"][0, 3])
+    expected = np.nan_to_num(np.nanvar(np.delete(x, 3, axis=1), axis=0))
+    np.testing.assert_allclose(np.delete(whole["M"][0, :, 0] / 80, 3)[[0, 2, 3]],
+                               expected[[0, 2, 3]], rtol=1e-12)  # fmt: skip
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        found = moment_agg(halves, axis=(0,), keepdims=False)
+    assert np.isnan(found[3])
+    np.testing.assert_allclose(np.delete(found, 3), expected, rtol=1e-9)
+
+
 def test_dask_s_own_functions_and_these_understand_each_other() -> None:
     x = 50 + RANDOM.normal(size=(400, 7))
     own, plain = chunks_of(x, moment_chunk), chunks_of(x, reductions.moment_chunk)

@@ -53,7 +53,7 @@ def moment_chunk(
         with np.errstate(all="ignore"):  # What is infinite or NaN is summed up again below.
             total = sum(A, dtype=dtype, **kwargs)
     found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum, total=total, dtype=dtype)
-    if _is_beyond(found):
+    if _is_beyond(found, n):
         return reductions.moment_chunk(A, order, sum, numel, dtype, **kwargs)
     if total is None:
         total = sum(A, dtype=dtype, **kwargs)
@@ -61,14 +61,20 @@ def moment_chunk(
             "mean": found.mean, "rest": found.rest}  # fmt: skip
 
 
-def _is_beyond(found: Moments) -> bool:
-    """Return whether moments are infinite or NaN, or of nothing: dask computes them, and warns.
+def _is_beyond(found: Moments, count: Any) -> bool:
+    """Return whether moments are infinite, or NaN where there are values: dask computes them then.
+
+    The mean of no values is NaN, and not beyond: a column of nothing but NaN, as an ocean's data
+    have on land, would have each chunk computed twice.
 
     What is recorded is not looked at, as its kernels find such errors. Nor is what a device has,
     which would wait for it: nothing warns there, and what is made of NaN is NaN.
     """
-    parts = (found.mean, found.squares)
-    return not all(np.isfinite(p).all() for p in parts if isinstance(p, np.ndarray | np.generic))
+    if not isinstance(found.mean, np.ndarray | np.generic):
+        return False
+    finite = np.isfinite(found.mean)
+    known = finite.all() or (finite | (np.isnan(found.mean) & (count == 0))).all()
+    return not (known and np.isfinite(found.squares).all())
 
 
 def _is_plain(a: Any, sum: Any, dtype: Any, kwargs: dict[str, Any]) -> bool:
@@ -119,7 +125,8 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
     if device is not None and kwargs.keys() <= {"keepdims"}:
         variance = _fused(_variance, np.dtype(dtype).name)(ddof, *device)
         return variance if kwargs.get("keepdims") else variance.squeeze(axis)
-    host = _on_host(flat)
+    # Of results of no values, dask warns.
+    host = _on_host(flat, whole=True)
     if host is None:
         return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                      **kwargs)  # fmt: skip
@@ -272,19 +279,23 @@ def _of_chunks(pairs: Any, order: int, axes: Any, dtype: Any) -> list[Any] | Non
     return flat if alike and all(shape[axis] == 1 for axis in axes) else None
 
 
-def _on_host(flat: list[Any] | None) -> tuple[Any, Moments] | None:
+def _on_host(flat: list[Any] | None, whole: bool = False) -> tuple[Any, Moments] | None:
     """Return how many values chunks have, and their moments together.
 
-    None of chunks that dask alone has, and of moments that it warns of.
+    None of chunks that dask alone has, of moments that it warns of, and, if they have to be
+    `whole`, of moments of no values.
     """
     if flat is None:
+        return None
+    counts = np.stack([pair["n"] for pair in flat])
+    count = np.add.reduce(counts)
+    if whole and not count.all():
         return None
     parts = Moments(*(
         np.stack([value_of(pair) for pair in flat]) for value_of in (_mean, _rest, _squares)
     ))  # fmt: skip
-    counts = np.stack([pair["n"] for pair in flat])
     found = joined(parts, counts)
-    return None if _is_beyond(found) else (np.add.reduce(counts), found)
+    return None if _is_beyond(found, count) else (count, found)
 
 
 TOGETHER = 8
