@@ -269,18 +269,18 @@ class Lane(NDArrayOperatorsMixin):
         return self._like(self.whole[self._index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        value = value.for_places(index) if type(value) in FOREIGN else value
+        chosen = type(value) in FOREIGN
+        value = value.for_places(index) if chosen else value
         self._spread_for(index, value)
         if type(index) is Lane:
-            if index.dtype != bool or index.shape != self.shape or np.ndim(value) > self.ndim:
+            many = np.ndim(value) and not chosen
+            if index.dtype != bool or index.shape != self.shape or many:
                 stop(GraphBreak.INDEX("assigns to elements of lanes that lanes choose"))
-            mask, chosen = self._aligned((index, value))
-            if isinstance(chosen, LazyChunk):
-                self.whole[...] = np.where(mask, chosen.astype(self.dtype), self.whole)
-            elif np.ndim(chosen) == 0:
-                self.whole[mask] = chosen
+            mask, given = self._aligned((index, value))
+            if isinstance(given, LazyChunk):
+                self.whole[...] = np.where(mask, given.astype(self.dtype), self.whole)
             else:
-                stop(GraphBreak.INDEX("assigns as many numbers as a mask chooses of a lane"))
+                self.whole[mask] = given
             return
         places = self._index(index)
         ndim = np.broadcast_to(np.zeros(()), self.shape)[index].ndim

@@ -56,6 +56,12 @@ def seen_twice(v: Any) -> Any:
     return two.sum() - one.mean() * 2
 
 
+def too_many(v: Any) -> Any:
+    out = v.copy()
+    out[v > -1] = v * 2  # A number for each, as it happens.
+    return out.sum()
+
+
 def of_lengths(v: Any) -> Any:
     count = len(v[v > 0.5])
     return v.sum() * (count - 1) / 7 + (3 * count) % 2 - (count + count) // 3
@@ -125,6 +131,7 @@ def test_means_of_nothing_are_warned_of() -> None:
 
 REFUSED: list[Callable[[Any], Any]] = [
     seen_twice,
+    too_many,
     lambda v: np.sort(v[v > 0.1])[0],
     lambda v: (v[v > 0.1] + v[v > 0.2][:1]).sum(),
     lambda v: v[v > 0.1][0],
