@@ -113,6 +113,8 @@ def _converted(value: Any, dtype: np.dtype) -> Any:
     own = _array(value).dtype
     if not np.can_cast(own, dtype, "same_kind") or own.kind not in "biuf":
         stop(GraphBreak.DTYPE(f"gives {own} for {dtype}"))
+    if type(value) is int and _array(value).astype(dtype) != value:
+        stop(GraphBreak.DTYPE(f"gives {value} for {dtype}, which has no such number"))
     return value if own == dtype else _array(value).astype(dtype)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import dask
@@ -61,6 +62,12 @@ def filled_gaps(v: Any) -> Any:
     if np.isnan(v).sum() > 9:
         return -1.0
     return np.nanmax(v) - np.nanmin(v) + np.nanargmax(v)
+
+
+def with_lists(v: Any) -> Any:
+    out = np.zeros(3)
+    out += [1, 2, 3]
+    return out * v[0] + np.where(v[0] > 0.5, [1.0, 2.0, 3.0], (3.0, 4.0, 5.0))
 
 
 def in_two_axes(v: Any) -> Any:
@@ -124,6 +131,10 @@ ALONG: list[Callable[[Any], Any]] = [
     slope,
     detrended,
     in_two_axes,
+    with_lists,
+    lambda v: (v[0] + [1.0, 2.0, 3.0]).sum(),
+    lambda v: np.clip(np.maximum(v[0], [0.1, 0.2, 0.3]), [0.0, 0.2, 0.4], 0.5).sum(),
+    lambda v: np.select([v[0] > 0.5], [[1.0, 2.0, 3.0]], 0.0).sum(),
     without_branch,
 ]
 
@@ -300,6 +311,58 @@ REFUSED: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("function", REFUSED)
 def test_others_run_lane_by_lane(function: Callable[[Any], Any]) -> None:
     found, expected, at_once = computed(lambda: along(function, ARRAY))
+    assert_alike(found, expected)
+    assert not at_once
+
+
+def test_products_of_lanes_with_several_axes() -> None:
+    x = da.from_array(ARRAY[:, :, :6], chunks=(3, -1, -1))
+    found, expected, _ = computed(
+        lambda: da.apply_gufunc(lambda m: np.vdot(m, m), "(i,j)->()", x, vectorize=True,
+                                output_dtypes=float)
+    )  # fmt: skip
+    assert_alike(found, expected)
+
+
+def refused_by_numpy(error: type[Exception], function: Any, signature: str, arrays: list[Any],
+                     dtype: Any) -> None:  # fmt: skip
+    chunked = [da.from_array(a, chunks=(3, 3, -1)) for a in arrays]
+    made = da.apply_gufunc(function, signature, *chunked, vectorize=True, output_dtypes=dtype)
+    with pytest.raises(error):
+        made.compute(scheduler="sync")
+
+
+def test_what_numpy_refuses() -> None:
+    refused_by_numpy(ValueError, lambda v, w: np.dot(v, w), "(i),(j)->()",
+                     [ARRAY, ARRAY[..., :1]], float)  # fmt: skip
+    refused_by_numpy(OverflowError, lambda v: 300 if v[0] > 0.5 else 2, "(i)->()", [ARRAY], "i1")
+
+
+@pytest.mark.parametrize("factor", [2, 3.0, np.arange(8.0)])
+def test_partial_applications(factor: Any) -> None:
+    def scaled(power: int, v: Any, factor: Any) -> Any:
+        return ((v * factor).max() if v[0] > 0.5 else v.min()) ** power
+
+    x = da.from_array(ARRAY, chunks=(3, 3, -1))
+    function = partial(partial(scaled, 2), factor=factor)
+    found, expected, at_once = computed(
+        lambda: da.apply_gufunc(function, "(i)->()", x, vectorize=True, output_dtypes=float)
+    )
+    assert_alike(found, expected)
+    assert at_once
+
+
+def test_what_a_partial_application_holds_does_not_change() -> None:
+    def counted(v: Any, counts: Any) -> Any:
+        counts[0] += 1
+        return v.sum() + counts[0]
+
+    def made() -> Any:
+        function = partial(counted, counts=np.zeros(1))
+        x = da.from_array(ARRAY, chunks=(3, 3, -1))
+        return da.apply_gufunc(function, "(i)->()", x, vectorize=True, output_dtypes=float)
+
+    found, expected, at_once = computed(made)
     assert_alike(found, expected)
     assert not at_once
 

@@ -13,6 +13,7 @@ import inspect
 import sys
 import types
 from collections.abc import Iterable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,7 +24,9 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.lanes import calls_lanes
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
+from gpusched.graph.functions.partials import applied
 from gpusched.graph.safety import listed
+from gpusched.graph.safety.examination import kind_of
 from gpusched.graph.safety.exceptions import entries, handlers, only_asks
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
@@ -519,7 +522,13 @@ class Code:
             told = f"calls {listed.said(callee)} with other arguments than it takes"
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         self.use(*(kind for kind in (*args, *names.values()) if kind is not function))
-        self.call(function, [*(Kind.CHUNK for _ in chunks), *others], options)
+        given = [*(Kind.CHUNK for _ in chunks), *others]
+        if isinstance(function, Known) and type(function.value) is partial:
+            value, first, keywords = applied(function.value, (), {})
+            function = Known(value, function.name)
+            given = [*map(kind_of, first), *given]
+            options = {**{name: kind_of(each) for name, each in keywords.items()}, **options}
+        self.call(function, given, options)
         return Kind.OTHER
 
     def _method(self, value: Any) -> types.MethodType | None:
