@@ -53,6 +53,8 @@ class Fork:
     def __init__(self, hidden: int) -> None:
         self.hidden = hidden
         """How many axes of a chunk its lanes do not have."""
+        self.elements = 0
+        """Of the largest chunk whose lanes the function is given."""
         self._answers: list[bool] = []
         """What the function is to get, in order."""
         self._asked: list[Any] = []
@@ -117,6 +119,12 @@ class Lane(NDArrayOperatorsMixin):
     def _like(self, whole: Any) -> Any:
         """Return another lane of those of which this is one."""
         return Lane(whole, self.hidden, self.fork)
+
+    @classmethod
+    def given(cls, whole: LazyChunk, hidden: int, fork: Fork) -> Lane:
+        """Return a lane of a chunk, for a function that is given it."""
+        fork.elements = max(fork.elements, whole.size)
+        return cls(whole, hidden, fork)
 
     # What is known without computing ------------------------------------------------------
 

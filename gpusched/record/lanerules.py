@@ -30,6 +30,10 @@ from gpusched.record.lane import (
     stop,
 )
 
+COPIED = 8
+"""Times the elements of a chunk, at most, that NumPy copies: windows, or pairs, of a lane's numbers
+are few, those of all lanes may be more than memory has."""
+
 
 def _of_elements(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     """Compute each element of the operands there, which broadcast."""
@@ -73,6 +77,8 @@ def _along(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
         axis = -1
     if axis is None and function not in _REDUCTIONS:
         stop(GraphBreak.OPTION(f"calls {function.__name__} of lanes of several axes"))
+    if function in _COPYING and lane.whole.size > COPIED * lane.fork.elements:
+        stop(GraphBreak.OPERAND(f"calls {function.__name__} of many times what lanes hold"))
     given["axis"] = lane._axes(axis)
     given[next(iter(given))] = lane._on_this_way() if function in _WITHOUT_NAN else lane.whole
     found = function(*bound.args, **bound.kwargs)
@@ -289,6 +295,10 @@ _ARRANGING = (np.expand_dims, np.ravel, np.reshape, np.squeeze)
 _WITHOUT_NAN = (np.nanargmax, np.nanargmin, np.nanmax, np.nanmean, np.nanmedian, np.nanmin,
                 np.nanpercentile, np.nanquantile, np.nanstd, np.nanvar)  # fmt: skip
 """Of these, those that report lanes of NaN alone."""
+_COPYING = (np.argpartition, np.argsort, np.fft.fft, np.fft.ifft, np.fft.irfft, np.fft.rfft,
+            np.median, np.nanmedian, np.nanpercentile, np.nanquantile, np.partition, np.percentile,
+            np.quantile, np.sort)  # fmt: skip
+"""Of these, those that NumPy runs, on a copy."""
 
 RULES.update(
     {
