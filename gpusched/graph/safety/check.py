@@ -26,7 +26,6 @@ from gpusched.graph.functions.lanes import calls_lanes
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
 from gpusched.graph.functions.partials import applied
 from gpusched.graph.safety import listed
-from gpusched.graph.safety.examination import kind_of
 from gpusched.graph.safety.exceptions import entries, handlers, only_asks
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
 from gpusched.graph.safety.kinds import (
@@ -526,8 +525,8 @@ class Code:
         if isinstance(function, Known) and type(function.value) is partial:
             value, first, keywords = applied(function.value, (), {})
             function = Known(value, function.name)
-            given = [*map(kind_of, first), *given]
-            options = {**{name: kind_of(each) for name, each in keywords.items()}, **options}
+            given = [*map(_held, first), *given]
+            options = {**{name: _held(each) for name, each in keywords.items()}, **options}
         self.call(function, given, options)
         return Kind.OTHER
 
@@ -596,3 +595,8 @@ class Code:
             self.whole.outside.entry(names, "__builtins__")
         given = dict.fromkeys(parameters(code), Kind.OTHER)
         Code(self.whole, self.function, code, self).run(given)
+
+
+def _held(value: Any) -> Any:
+    """Return the kind of what a partial application holds: its arrays are seen elsewhere."""
+    return Kind.CHUNK if isinstance(value, np.ndarray) else Known(value, "an argument")
