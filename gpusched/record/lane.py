@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+from operator import getitem
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +22,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.floatingpoint import enforced
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import changed, items
 from gpusched.record.branches import has_numpys_bits
@@ -30,6 +33,9 @@ from gpusched.record.record import Recorder
 RULES: dict[Any, Callable[..., Any]] = {}
 """By a function of NumPy's, what makes its call for all lanes: called with one of its lanes, the
 function, and what that is given."""
+
+FOREIGN: set[type] = set()
+"""Types that record calls of lanes and of what is taken of them (`gpusched.record.picked`)."""
 
 METHODS = frozenset(
     ["all", "any", "argmax", "argmin", "argpartition", "argsort", "clip", "cumprod", "cumsum",
@@ -47,7 +53,8 @@ class Fork:
 
     Notes
     -----
-    Belongs to one recording.
+    Belongs to one recording. From where a way parts from others, operations report nothing: they
+    are computed of lanes, too, that go another way.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -58,9 +65,14 @@ class Fork:
         self._answers: list[bool] = []
         """What the function is to get, in order."""
         self._asked: list[Any] = []
+        self._quiet = ExitStack()
 
     def truth(self, condition: Any) -> bool:
         """Return whether a condition is taken for true on this way."""
+        if not self._asked:
+            if enforced():
+                stop(GraphBreak.OWN_DECIDES("decides by lanes, whose errors numpy.errstate raises"))
+            self._quiet.enter_context(np.errstate(all="ignore"))
         self._asked.append(condition)
         if len(self._asked) > WAYS:
             stop(GraphBreak.OWN_DECIDES(f"decides by lanes more than {WAYS} times"))
@@ -78,7 +90,8 @@ class Fork:
         found = []
         while True:
             self._asked = []
-            result = function()
+            with self._quiet:
+                result = function()
             found.append((self.way, result))
             while self._answers and not self._answers[-1]:
                 self._answers.pop()
@@ -166,6 +179,8 @@ class Lane(NDArrayOperatorsMixin):
     # NumPy's protocols --------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not FOREIGN.isdisjoint(map(type, inputs)):
+            return NotImplemented
         out = kwargs.pop("out", None)
         if ufunc is np.matmul and out is None:
             return RULES[np.dot](self, ufunc, inputs, kwargs)
@@ -194,6 +209,8 @@ class Lane(NDArrayOperatorsMixin):
         return target
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not FOREIGN.isdisjoint(types):
+            return NotImplemented
         rule = RULES.get(func)
         if rule is None:
             stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of lanes, each of which is called"))
@@ -256,9 +273,12 @@ class Lane(NDArrayOperatorsMixin):
         return self._like(self.whole.imag)
 
     def __getitem__(self, index: Any) -> Any:
+        if type(index) is Lane and index.dtype == bool:
+            return RULES[getitem](self, index)
         return self._like(self.whole[self._index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        value = value.for_places(index) if type(value) in FOREIGN else value
         self._spread_for(index, value)
         if type(index) is Lane:
             if index.dtype != bool or index.shape != self.shape or np.ndim(value) > self.ndim:
@@ -348,7 +368,7 @@ class Lane(NDArrayOperatorsMixin):
 
     def _operand(self, other: Any) -> Any:
         """Return an operand with which NumPy computes, and not Python."""
-        if not self.ndim and not isinstance(other, _NUMBERS):
+        if not self.ndim and not isinstance(other, (*_NUMBERS, *FOREIGN)):
             stop(GraphBreak.OWN_DECIDES("compares a lane's number with no number"))
         return other
 
@@ -380,13 +400,13 @@ def _are_integers(value: Any) -> bool:
     return type(value) is LazyChunk and value.dtype.kind in "iu" and value.ndim == 1
 
 
-_NUMBERS = Lane | LazyChunk | int | float | np.number | np.bool_ | np.ndarray
 DEFERRED.add(Lane)
+_NUMBERS = (Lane, LazyChunk, int, float, np.number, np.bool_, np.ndarray)
 
 
 def lanes_in(structure: Any) -> bool:
-    """Return whether there are lanes in a structure."""
-    return any(type(each) is Lane for each in items(structure))
+    """Return whether there are lanes, or what is taken of them, in a structure."""
+    return any(type(each) is Lane or type(each) in FOREIGN for each in items(structure))
 
 
 def hidden_of(structure: Any) -> tuple[int, ...]:

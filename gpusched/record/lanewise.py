@@ -18,12 +18,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
-from gpusched.emit.floatingpoint import enforced
 from gpusched.plan.expression import UnfusibleError, UnrecordableError
 from gpusched.record import lanerules  # noqa: F401  which fills RULES
 from gpusched.record.chunk import LazyChunk, was_own
-from gpusched.record.handlers import is_integer, records
+from gpusched.record.handlers import HANDLERS, is_integer
 from gpusched.record.lane import Fork, Lane, array_of_lanes, spread, stop
+from gpusched.record.picked import PythonNumber
 from gpusched.record.record import Recorder
 
 
@@ -47,14 +47,7 @@ def every_lane(recorder: Recorder, hidden: int, function: Callable[[Fork], Any])
     recorder.lanes = fork = Fork(hidden)
     recorder.spared += 1
     try:
-        found = fork.ways(partial(function, fork))
-        if len(found) > 1:
-            if enforced():
-                stop(GraphBreak.OWN_DECIDES("decides by lanes, whose errors numpy.errstate raises"))
-            with np.errstate(all="ignore"):
-                recorder.lanes = fork = Fork(hidden)
-                found = fork.ways(partial(function, fork))
-        return found
+        return fork.ways(partial(function, fork))
     except Exception as error:
         if fork.way:  # It may be a way that no lane goes.
             raise UnrecordableError(
@@ -90,6 +83,7 @@ def result_of(ways: list[Any], hidden: tuple[int, ...], dtype: Any = None,
     ndim
         How many axes a lane of it has, if that is known.
     """
+    ways = [(way, v.lane if type(v) is PythonNumber else v) for way, v in ways]
     ways = [(way, array_of_lanes(v) if type(v) in (list, tuple) else v) for way, v in ways]
     if len({(np.shape(v), dtype or np.result_type(_array(v))) for _, v in ways}) > 1:
         stop(GraphBreak.OWN_DECIDES("gives for some lanes what it does not give for others"))
@@ -98,10 +92,13 @@ def result_of(ways: list[Any], hidden: tuple[int, ...], dtype: Any = None,
     if dtype is not None:
         ways = [(way, _converted(value, dtype)) for way, value in ways]
     found = _joined_ways(ways)
-    if type(found) is not Lane:
+    if type(found) is not Lane or any(type(v) not in _RESULTS for _, v in ways):
         stop(GraphBreak.NO_ARRAY("gives what does not depend on its lanes"))
     whole: Any = spread(found, hidden)
     return whole if was_own(whole) else np.copy(whole)
+
+
+_RESULTS = (Lane, LazyChunk, bool, int, float, np.ndarray, *np.sctypeDict.values())
 
 
 def _array(value: Any) -> Any:
@@ -118,7 +115,6 @@ def _converted(value: Any, dtype: np.dtype) -> Any:
     return value if own == dtype else _array(value).astype(dtype)
 
 
-@records(np.apply_along_axis, pure=False)
 def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *args: Any,
                       **kwargs: Any) -> Any:  # fmt: skip
     if not recorder.closed or not isinstance(arr, LazyChunk):
@@ -136,6 +132,10 @@ def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *arg
     count = len(hidden)
     added = range(count, found.ndim)
     return np.transpose(found, (*range(axis), *added, *range(axis, count)))
+
+
+# Not "recorded", as whoever calls it has to examine the function that it is given.
+HANDLERS[np.apply_along_axis] = _apply_along_axis
 
 
 def each_by(recorder: Recorder, function: Any, signature: str, otypes: str | None,

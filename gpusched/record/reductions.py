@@ -436,7 +436,7 @@ def _place(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
 
 
 @own("portable")
-def _report_if_any(place: np.ndarray, empty: np.ndarray) -> np.ndarray:
+def report_if_any(place: np.ndarray, empty: np.ndarray) -> np.ndarray:
     """Return places; where there is nothing but NaN, NumPy repeats the calls: it is an error."""
     if empty.any():
         note(REPORTED)
@@ -452,7 +452,7 @@ def _nanplace(combine: str, /, recorder: Recorder, a: Any, axis: Any = None, *,
     place = _place(combine, recorder, np.where(unknown, nothing_in(combine), a), axis,
                    keepdims=keepdims)  # fmt: skip
     lost = reduced(recorder, unknown, axis, keepdims=keepdims, combine="logical_and")
-    return compute(recorder, _report_if_any, (place, lost), {})
+    return compute(recorder, report_if_any, (place, lost), {})
 
 
 def nothing_in(combine: str) -> float:

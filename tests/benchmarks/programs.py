@@ -281,6 +281,21 @@ def numba_function(nbytes: int) -> Program:
     return lambda: (saturated((x - 3) * 1.01) - 2).mean(axis=0)
 
 
+def series(nbytes: int) -> Program:
+    """Return how much the days of each place vary, by a function that is called for each place."""
+    import xarray as xr
+
+    def variation(days: Any) -> Any:
+        known = days[days > 260]
+        return np.nan if len(known) < 1000 else known.std() / known.mean()
+
+    x = field_of(nbytes, chunks=DAYS)
+    return lambda: xr.apply_ufunc(
+        variation, x, input_core_dims=[["time"]], vectorize=True, dask="parallelized",
+        output_dtypes=[float],
+    ).data  # fmt: skip
+
+
 PROGRAMS: dict[str, Callable[[int], Program]] = {
     "anomaly": anomaly,
     "anomaly-variance": anomaly_variance,
@@ -316,6 +331,7 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "float16": halves,
     "complex": fringes,
     "numba": numba_function,
+    "series": series,
 }
 
 

@@ -107,7 +107,7 @@ def test_several_joined_chunks_are_part_of_what_computes_with_them() -> None:
 
 def test_joined_chunks_that_nothing_computes_with_stay_tasks() -> None:
     def opaque(a: Any, b: Any) -> Any:
-        return np.apply_along_axis(np.convolve, 0, a, b)
+        return np.apply_over_axes(np.cumsum, a, [0]) + b
 
     join = [List(TaskRef("x"), TaskRef("y")), (2, 1)]
     tasks = graph(*joining()[:2], Task("p", concatenate_shaped, *join),

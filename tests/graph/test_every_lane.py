@@ -294,7 +294,8 @@ def may_raise(v: Any) -> Any:
 
 
 REFUSED: list[Callable[[Any], Any]] = [
-    lambda v: v[v > 0.5].sum(),
+    lambda v: np.sort(v[v > 0.1])[0],
+    lambda v: np.arange(12)[v > 0.5].sum(),
     lambda v: float(v.max()) * 2,
     lambda v: len(np.flatnonzero(v > 0.5)),
     lambda v: {0.0: 1.0}.get(v[0], 2.0),
@@ -489,7 +490,7 @@ def random_function(rng: np.random.Generator) -> tuple[Callable[[Any], Any], str
     return names["function"], "\n".join(lines)
 
 
-@pytest.mark.parametrize("seed", every(8, range(400)))
+@pytest.mark.parametrize("seed", every(10, range(400)))
 def test_random_functions(seed: int) -> None:
     rng = np.random.default_rng(seed)
     function, lines = random_function(rng)

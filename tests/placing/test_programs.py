@@ -170,3 +170,21 @@ def test_require_says_which_function_cannot_run_on_the_device(client: Client) ->
             DeviceRequiredError, match=r"needs NumPy arrays: dtype (float|longdouble)"
         ):
             (x.astype(np.longdouble) * 2 + 1).compute()
+
+
+def variation(series: Any) -> Any:
+    """Return how much what is above zero varies, which is computed for all series at once."""
+    above = series[series > 0]
+    return np.nan if len(above) < 50 else above.std() / above.mean()
+
+
+@pytest.mark.essential
+def test_functions_of_series_are_computed_on_the_device(counted: Counted) -> None:
+    x = values()
+    made = da.apply_along_axis(
+        variation, 1, da.from_array(x, chunks=(128, -1)) * 2, dtype=float, shape=()
+    )
+    found, counts = counted((made + 1).compute)
+    expected = np.apply_along_axis(variation, 1, x * 2) + 1
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert (counts.device_tasks, counts.host_tasks) == (4, 0)

@@ -308,6 +308,7 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_combine: moments.moment_combine,
     reductions.moment_agg: moments.moment_agg,
     dask_chunk.coarsen: coarsened,
+    np.apply_along_axis: lanes.applied_along,
 }
 """What programs call instead of a function of dask's: what loses fewer digits, takes all lanes at
 once, or changes no argument."""

@@ -71,6 +71,12 @@ def called_along(given: Mapping[str, Any]) -> dict[str, Any] | None:
     return {**others, **options}
 
 
+@own("examined", shown="apply_along_axis")
+def applied_along(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.apply_along_axis` does, given to `map_blocks`."""
+    return each_along(func1d, axis, arr, *args, **kwargs)
+
+
 def each_along(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """Do what `numpy.apply_along_axis` does."""
     found = None

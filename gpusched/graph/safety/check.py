@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -107,6 +108,13 @@ class Examination:
         for name, most in self._passed.items():
             if most < self._most:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"may call {name} with out=, or another function")
+
+    @contextmanager
+    def of_arrays(self) -> Iterator[None]:
+        """Go through functions of lanes, which are arrays: nothing has to be assumed of them."""
+        done, assumed, self._done = self._done, self.assumed, set()
+        yield
+        self._done, self.assumed = done, assumed
 
     def function(self, function: types.FunctionType, args: list[Any] | None = None,
                  names: dict[str, Any] | None = None) -> None:  # fmt: skip
@@ -527,7 +535,8 @@ class Code:
             function = Known(value, function.name)
             given = [*map(_held, first), *given]
             options = {**{name: _held(each) for name, each in keywords.items()}, **options}
-        self.call(function, given, options)
+        with self.whole.of_arrays():
+            self.call(function, given, options)
         return Kind.OTHER
 
     def _method(self, value: Any) -> types.MethodType | None:

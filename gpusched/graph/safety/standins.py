@@ -34,6 +34,7 @@ from gpusched.record.chunk import (
 )
 from gpusched.record.handlers import HANDLERS
 from gpusched.record.lane import Lane, array_of_lanes, filled, lanes_in, like_lane
+from gpusched.record.picked import length
 from gpusched.record.record import Recorder
 
 WARNS = "a function that is recorded warns"
@@ -79,6 +80,11 @@ def _type(value: Any) -> Any:
     if type(value) is not LazyChunk:
         return type(value)
     return value.dtype.type if is_scalar(_numpys(value)) else np.ndarray
+
+
+def _length(function: Any, value: Any) -> Any:
+    del function
+    return length(value)
 
 
 def _asked_type(function: Any, value: Any) -> Any:
@@ -260,6 +266,7 @@ _STANDING: dict[int, Callable[..., Any]] = {
     id(function): make
     for make, functions in (
         (_ask_attribute, (getattr, hasattr)),
+        (_length, (len,)),
         (_asked_type, (type,)),
         (_is_instance, (isinstance,)),
         (_asked, (np.isscalar, np.iterable)),
