@@ -60,6 +60,8 @@ class Fork:
     def __init__(self, hidden: int) -> None:
         self.hidden = hidden
         """How many axes of a chunk its lanes do not have."""
+        self.elements = 0
+        """Of the largest chunk whose lanes the function is given."""
         self._answers: list[bool] = []
         """What the function is to get, in order."""
         self._asked: list[Any] = []
@@ -131,6 +133,12 @@ class Lane(NDArrayOperatorsMixin):
         """Return another lane of those of which this is one."""
         return Lane(whole, self.hidden, self.fork)
 
+    @classmethod
+    def given(cls, whole: LazyChunk, hidden: int, fork: Fork) -> Lane:
+        """Return a lane of a chunk, for a function that is given it."""
+        fork.elements = max(fork.elements, whole.size)
+        return cls(whole, hidden, fork)
+
     # What is known without computing ------------------------------------------------------
 
     @property
@@ -184,7 +192,7 @@ class Lane(NDArrayOperatorsMixin):
         elif method == "__call__" and kwargs.keys() <= {"dtype"}:
             if out is not None and (len(out) != 1 or out[0] is not self or self.ndim):
                 return self._updated(ufunc, inputs, kwargs, out)
-            found = ufunc(*self._aligned(inputs), **kwargs)
+            found = ufunc(*self._aligned(tuple(map(as_operand, inputs))), **kwargs)
         else:
             stop(GraphBreak.NO_KERNEL(f"calls {ufunc.__name__}.{method} of lanes"))
         return self._results(found)
@@ -194,6 +202,7 @@ class Lane(NDArrayOperatorsMixin):
         target = out[0]
         if len(out) != 1 or type(target) is not Lane or not target.ndim:
             stop(GraphBreak.OWN_ARGUMENTS("writes lanes to something else"))
+        inputs = tuple(map(as_operand, inputs))
         target._spread_for(*inputs)
         given = self._aligned((*inputs, target))[:-1]
         ufunc(*given, out=target.whole, **kwargs)
@@ -443,6 +452,13 @@ def array_of_lanes(value: Any, dtype: Any = None, copy: bool = True) -> Any:
         stop(GraphBreak.VALUES("makes an array of lanes that are not alike"))
     found = np.stack(value)
     return found if dtype is None else found.astype(dtype, copy=False)
+
+
+def as_operand(value: Any) -> Any:
+    """Return an operand with axes of its own: of a list, the array that NumPy makes of it."""
+    if type(value) not in (list, tuple):
+        return value
+    return array_of_lanes(value) if lanes_in(value) else np.asarray(value)
 
 
 def like_lane(lane: Lane) -> Any:

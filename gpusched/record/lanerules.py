@@ -19,15 +19,35 @@ from gpusched.plan.plan import changed
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, compute
 from gpusched.record.handlers import is_default, is_integer
-from gpusched.record.lane import RULES, Lane, hidden_of, lanes_in, like_lane, spread, stop
+from gpusched.record.lane import (
+    RULES,
+    Lane,
+    as_operand,
+    hidden_of,
+    lanes_in,
+    like_lane,
+    spread,
+    stop,
+)
+
+COPIED = 8
+"""Times the elements of a chunk, at most, that NumPy copies: windows, or pairs, of a lane's numbers
+are few, those of all lanes may be more than memory has."""
 
 
 def _of_elements(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     """Compute each element of the operands there, which broadcast."""
     if function is np.where and len(args) != 3:
         stop(GraphBreak.INDEX("places in lanes, of which each lane has another number"))
-    args, kwargs = lane._aligned((args, kwargs))
+    operand = _operands if function is np.select else as_operand
+    args, kwargs = lane._aligned(
+        (tuple(map(operand, args)), {k: operand(v) for k, v in kwargs.items()})
+    )
     return lane._results(function(*args, **kwargs))
+
+
+def _operands(value: Any) -> Any:
+    return list(map(as_operand, value)) if type(value) in (list, tuple) else value
 
 
 def _like_lane(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
@@ -57,6 +77,8 @@ def _along(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
         axis = -1
     if axis is None and function not in _REDUCTIONS:
         stop(GraphBreak.OPTION(f"calls {function.__name__} of lanes of several axes"))
+    if function in _COPYING and lane.whole.size > COPIED * lane.fork.elements:
+        stop(GraphBreak.OPERAND(f"calls {function.__name__} of many times what lanes hold"))
     given["axis"] = lane._axes(axis)
     given[next(iter(given))] = lane._on_this_way() if function in _WITHOUT_NAN else lane.whole
     found = function(*bound.args, **bound.kwargs)
@@ -111,11 +133,13 @@ def _product(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 2 or np.result_type(*args).char not in "fd":
         stop(GraphBreak.DTYPE(f"calls {function.__name__} of lanes of such numbers"))
     left, right = args
-    if np.ndim(left) == np.ndim(right) == 2 and function is not np.inner:
+    if np.ndim(left) == np.ndim(right) == 2 and function not in (np.inner, np.vdot):
         wholes = [each.whole if type(each) is Lane else each for each in args]
         return lane._like(np.matmul(wholes[0], wholes[1]))
     if np.ndim(left) not in (1, 2) or np.ndim(right) != 1:
         stop(GraphBreak.OPTION(f"calls {function.__name__} of lanes of several axes"))
+    if np.shape(left)[-1] != np.shape(right)[-1] or (function is np.vdot and np.ndim(left) > 1):
+        stop(GraphBreak.OPERAND(f"calls {function.__name__} of lanes of other shapes"))
     return np.sum(left * right, axis=-1)
 
 
@@ -271,6 +295,10 @@ _ARRANGING = (np.expand_dims, np.ravel, np.reshape, np.squeeze)
 _WITHOUT_NAN = (np.nanargmax, np.nanargmin, np.nanmax, np.nanmean, np.nanmedian, np.nanmin,
                 np.nanpercentile, np.nanquantile, np.nanstd, np.nanvar)  # fmt: skip
 """Of these, those that report lanes of NaN alone."""
+_COPYING = (np.argpartition, np.argsort, np.fft.fft, np.fft.ifft, np.fft.irfft, np.fft.rfft,
+            np.median, np.nanmedian, np.nanpercentile, np.nanquantile, np.partition, np.percentile,
+            np.quantile, np.sort)  # fmt: skip
+"""Of these, those that NumPy runs, on a copy."""
 
 RULES.update(
     {

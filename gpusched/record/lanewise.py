@@ -110,6 +110,8 @@ def _converted(value: Any, dtype: np.dtype) -> Any:
     own = _array(value).dtype
     if not np.can_cast(own, dtype, "same_kind") or own.kind not in "biuf":
         stop(GraphBreak.DTYPE(f"gives {own} for {dtype}"))
+    if type(value) is int and _array(value).astype(dtype) != value:
+        stop(GraphBreak.DTYPE(f"gives {value} for {dtype}, which has no such number"))
     return value if own == dtype else _array(value).astype(dtype)
 
 
@@ -124,7 +126,7 @@ def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *arg
     hidden = whole.shape[:-1]
 
     def call(fork: Fork) -> Any:
-        return func1d(Lane(whole, len(hidden), fork), *args, **kwargs)
+        return func1d(Lane.given(whole, len(hidden), fork), *args, **kwargs)
 
     found = result_of(every_lane(recorder, len(hidden), call), hidden)
     count = len(hidden)
@@ -169,7 +171,7 @@ def each_by(recorder: Recorder, function: Any, signature: str, otypes: str | Non
     hidden = np.broadcast_shapes(*(w.shape[:most] for w in wholes))
 
     def call(fork: Fork) -> Any:
-        found = function(*(Lane(whole, most, fork) for whole in wholes))
+        found = function(*(Lane.given(whole, most, fork) for whole in wholes))
         several = type(found) is tuple
         if several if len(outputs) == 1 else not several or len(found) != len(outputs):
             stop(GraphBreak.OWN_DECIDES("gives another number of results than are declared"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import dask
@@ -61,6 +62,12 @@ def filled_gaps(v: Any) -> Any:
     if np.isnan(v).sum() > 9:
         return -1.0
     return np.nanmax(v) - np.nanmin(v) + np.nanargmax(v)
+
+
+def with_lists(v: Any) -> Any:
+    out = np.zeros(3)
+    out += [1, 2, 3]
+    return out * v[0] + np.where(v[0] > 0.5, [1.0, 2.0, 3.0], (3.0, 4.0, 5.0))
 
 
 def in_two_axes(v: Any) -> Any:
@@ -124,6 +131,10 @@ ALONG: list[Callable[[Any], Any]] = [
     slope,
     detrended,
     in_two_axes,
+    with_lists,
+    lambda v: (v[0] + [1.0, 2.0, 3.0]).sum(),
+    lambda v: np.clip(np.maximum(v[0], [0.1, 0.2, 0.3]), [0.0, 0.2, 0.4], 0.5).sum(),
+    lambda v: np.select([v[0] > 0.5], [[1.0, 2.0, 3.0]], 0.0).sum(),
     without_branch,
 ]
 
@@ -293,6 +304,9 @@ REFUSED: list[Callable[[Any], Any]] = [
     lambda v: v.std() if v.sum() > 4 else v.min(),  # Sums are rounded in another way.
     lambda v: np.linalg.svd(v.reshape(3, 4))[1],
     lambda v: np.apply_along_axis(np.sum, 0, v.reshape(3, 4)),
+    # As many windows, or pairs, for all lanes may be more than memory has.
+    lambda v: np.median(np.lib.stride_tricks.sliding_window_view(np.concatenate([v, v]), 9), -1),
+    lambda v: np.sort(v[:, None] - v, axis=-1).max(),
     two_answers_for_each,
     may_raise,
 ]
@@ -301,6 +315,58 @@ REFUSED: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("function", REFUSED)
 def test_others_run_lane_by_lane(function: Callable[[Any], Any]) -> None:
     found, expected, at_once = computed(lambda: along(function, ARRAY))
+    assert_alike(found, expected)
+    assert not at_once
+
+
+def test_products_of_lanes_with_several_axes() -> None:
+    x = da.from_array(ARRAY[:, :, :6], chunks=(3, -1, -1))
+    found, expected, _ = computed(
+        lambda: da.apply_gufunc(lambda m: np.vdot(m, m), "(i,j)->()", x, vectorize=True,
+                                output_dtypes=float)
+    )  # fmt: skip
+    assert_alike(found, expected)
+
+
+def refused_by_numpy(error: type[Exception], function: Any, signature: str, arrays: list[Any],
+                     dtype: Any) -> None:  # fmt: skip
+    chunked = [da.from_array(a, chunks=(3, 3, -1)) for a in arrays]
+    made = da.apply_gufunc(function, signature, *chunked, vectorize=True, output_dtypes=dtype)
+    with pytest.raises(error):
+        made.compute(scheduler="sync")
+
+
+def test_what_numpy_refuses() -> None:
+    refused_by_numpy(ValueError, lambda v, w: np.dot(v, w), "(i),(j)->()",
+                     [ARRAY, ARRAY[..., :1]], float)  # fmt: skip
+    refused_by_numpy(OverflowError, lambda v: 300 if v[0] > 0.5 else 2, "(i)->()", [ARRAY], "i1")
+
+
+@pytest.mark.parametrize("factor", [2, 3.0, np.arange(8.0)])
+def test_partial_applications(factor: Any) -> None:
+    def scaled(power: int, v: Any, factor: Any) -> Any:
+        return ((v * factor).max() if v[0] > 0.5 else v.min()) ** power
+
+    x = da.from_array(ARRAY, chunks=(3, 3, -1))
+    function = partial(partial(scaled, 2), factor=factor)
+    found, expected, at_once = computed(
+        lambda: da.apply_gufunc(function, "(i)->()", x, vectorize=True, output_dtypes=float)
+    )
+    assert_alike(found, expected)
+    assert at_once
+
+
+def test_what_a_partial_application_holds_does_not_change() -> None:
+    def counted(v: Any, counts: Any) -> Any:
+        counts[0] += 1
+        return v.sum() + counts[0]
+
+    def made() -> Any:
+        function = partial(counted, counts=np.zeros(1))
+        x = da.from_array(ARRAY, chunks=(3, 3, -1))
+        return da.apply_gufunc(function, "(i)->()", x, vectorize=True, output_dtypes=float)
+
+    found, expected, at_once = computed(made)
     assert_alike(found, expected)
     assert not at_once
 
@@ -377,17 +443,36 @@ def random_function(rng: np.random.Generator) -> tuple[Callable[[Any], Any], str
             f"np.abs({one}).clip(0, {number})", f"np.roll({one}, 2)", f"np.maximum({one}, {other})",
             f"np.nan_to_num({one}) % 3", f"np.gradient({one})", f"np.take({one}, [1, 0] * 6)",
             f"np.concatenate([{one}[3:], {other}[:3]])", f"np.stack([{one}, {other}]).min(axis=0)",
+            f"({number} + {one}.reshape(4, 3) * [0.5, 1.5, 2.5]).ravel()",
+            f"np.maximum.accumulate({one}) + [1, 2, 3] * 4", f"-{one} // 2 + {number}",
+            f"np.where(np.isnan({one}), {number}, {other})", f"np.interp({one}, TABLE, {other})",
+            f"({one}[:, None] < {other}).sum(axis=1)", f"np.convolve({one}, TABLE[:4], 'same')",
+            f"np.array([x * {number} for x in {one}])", f"{one}.reshape(3, 4).T.reshape(-1)",
+            f"np.clip({one}, 0.25, 0.75)", f"np.full(12, 0.5) * {one}[::-1]",
+            f"np.repeat({one}[1::4], 4) - {other}", f"np.argsort({one}) * {number}",
         ])  # fmt: skip
         scalar = pick([
             f"{one}.max()", f"np.median({one})", f"{one}[{rng.integers(12)}]", f"np.sum({one} > 1)",
             f"np.nanmin({one})", f"np.argmin({one})", f"{one}.std(ddof=1)", f"{number} + 1",
             f"np.dot({one}, {other})", f"np.percentile({one}, 40)", f"np.any({one} > 1) * 2",
             f"abs({number}) ** 0.5",
+            f"max({number}, {one}[2])", f"({number} if {one}[3] > {other}[1] else {one}[0] + 0.0)",
+            f"divmod({number}, 2)[1]", f"(({one} > 0.3) & ({other} < 0.6)).mean()",
+            f"sum(x for x in {one}[:4])", f"({one} + {number}).argmax() % 5", f"{one}[-2:].prod()",
+            f"{one}.reshape(3, 4).max(axis=1).min()", f"-(1 - {number})", f"{number} * True",
         ])  # fmt: skip
         if rng.random() < 0.3:
             lines += [f"    if {pick(['v.max()', 'v[0]', 'v[-1]'])} > {rng.random():.2}:",
                       f"        w = {vector}",
                       "    else:", f"        w = w + {scalar}"]  # fmt: skip
+        elif rng.random() < 0.1:
+            lines += [f"    m{k} = np.zeros(12)", f"    m{k}[2:] = {one}[:-2]",
+                      f"    m{k} += {number}", f"    m{k}[::3] *= {other}[:4]"]  # fmt: skip
+            vectors.append(f"m{k}")
+        elif rng.random() < 0.1:
+            lines += [f"    n{k} = {number}", f"    for j in range({rng.integers(2, 6)}):",
+                      f"        n{k} = n{k} * 0.5 + {one}[j]"]  # fmt: skip
+            numbers.append(f"n{k}")
         elif rng.random() < 0.2:
             lines += [f"    u{k} = np.copy({one} * 1.5)", f"    u{k}[{one} > 0.5] = {number}",
                       f"    u{k}[:2] += {other}[:2]"]  # fmt: skip
@@ -400,7 +485,7 @@ def random_function(rng: np.random.Generator) -> tuple[Callable[[Any], Any], str
             numbers.append(f"n{k}")
     results = [f"w * {numbers[-1]}", f"np.array([w[0] * 1.0, 0.5 * {vectors[-1]}.sum()])"]
     lines.append(f"    return ({pick([*results, f'{vectors[-1]}.sum() + w[1]'])}) + 0.0")
-    names: dict[str, Any] = {"np": np}
+    names: dict[str, Any] = {"np": np, "TABLE": TABLE}
     exec("\n".join(lines), names)
     return names["function"], "\n".join(lines)
 

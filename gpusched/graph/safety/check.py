@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.functions.lanes import calls_lanes
 from gpusched.graph.functions.libraries import FUNCTIONS, NAMED, package
+from gpusched.graph.functions.partials import applied
 from gpusched.graph.safety import listed
 from gpusched.graph.safety.exceptions import entries, handlers, only_asks
 from gpusched.graph.safety.instructions import GENERATORS, TABLE, Ways, parts
@@ -527,8 +529,14 @@ class Code:
             told = f"calls {listed.said(callee)} with other arguments than it takes"
             refuse(GraphBreak.OWN_ARGUMENTS, told)
         self.use(*(kind for kind in (*args, *names.values()) if kind is not function))
+        given = [*(Kind.CHUNK for _ in chunks), *others]
+        if isinstance(function, Known) and type(function.value) is partial:
+            value, first, keywords = applied(function.value, (), {})
+            function = Known(value, function.name)
+            given = [*map(_held, first), *given]
+            options = {**{name: _held(each) for name, each in keywords.items()}, **options}
         with self.whole.of_arrays():
-            self.call(function, [*(Kind.CHUNK for _ in chunks), *others], options)
+            self.call(function, given, options)
         return Kind.OTHER
 
     def _method(self, value: Any) -> types.MethodType | None:
@@ -596,3 +604,8 @@ class Code:
             self.whole.outside.entry(names, "__builtins__")
         given = dict.fromkeys(parameters(code), Kind.OTHER)
         Code(self.whole, self.function, code, self).run(given)
+
+
+def _held(value: Any) -> Any:
+    """Return the kind of what a partial application holds: its arrays are seen elsewhere."""
+    return Kind.CHUNK if isinstance(value, np.ndarray) else Known(value, "an argument")
