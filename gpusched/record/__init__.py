@@ -10,8 +10,8 @@ Python, by their own code), and `recorded`, which is how users' kernels, librari
 functions of complex numbers, on their `parts`; `steps` are a program's calls, and those that a
 function makes; `branches` are the ways that it goes by what a chunk holds, and `callers` finds the
 user's lines; `lanewise` runs functions of lanes once for all lanes of a chunk, each `lane` by
-`lanerules`, and elements `picked` of each; `catalogue` is what is known of functions, also which calls leave their arguments as
-they are, and `bytecode` shows what users' functions do.
+`lanerules`, and elements `picked` of each; `catalogue` is what is known of functions, also which
+calls leave their arguments as they are, and `bytecode` shows what users' functions do.
 
 `record` makes nodes of all that, and steps of nodes: `accumulation` those that join values along
 axes, `views` those of what is seen in another way, `compound` arrays that are computed part by

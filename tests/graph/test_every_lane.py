@@ -427,6 +427,41 @@ def test_a_result_is_an_array_of_its_own() -> None:
     assert not np.shares_memory(found, ARRAY)
 
 
+RANGE = 2.0
+
+
+def made_anew(offset: float) -> Callable[[Any], Any]:
+    return lambda v: v.max() - v.min() * RANGE + offset
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+def test_graphs_with_the_same_function_are_recorded_once(
+    vectorize: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(lanewise, "result_of", lambda *a: made.append(RESULT_OF(*a)) or made[-1])
+
+    def found(function: Callable[[Any], Any]) -> Any:
+        x = da.from_array(ARRAY, chunks=(-1, 3, 4))
+        if not vectorize:
+            return da.apply_along_axis(function, 0, x, dtype=float, shape=()).compute()
+        x = x.transpose(1, 2, 0)
+        return da.apply_gufunc(
+            function, "(t)->()", x, vectorize=True, output_dtypes=float
+        ).compute()
+
+    expected = ARRAY.max(axis=0) - ARRAY.min(axis=0) * 2
+    with dask.config.set(scheduler="sync"):
+        for _ in range(3):
+            np.testing.assert_allclose(found(made_anew(1.5)), expected + 1.5)
+        assert len(made) == 1
+        np.testing.assert_allclose(found(made_anew(0.5)), expected + 0.5)
+        assert len(made) == 2
+        monkeypatch.setitem(globals(), "RANGE", 0.0)
+        np.testing.assert_allclose(found(made_anew(0.5)), ARRAY.max(axis=0) + 0.5)
+        assert len(made) == 3
+
+
 def random_function(rng: np.random.Generator) -> tuple[Callable[[Any], Any], str]:
     """Return a function of lanes, and its lines."""
     lines = ["def function(v):", "    w = v * 1"]

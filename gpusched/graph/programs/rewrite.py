@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from operator import is_not
+from types import FunctionType
 from typing import Any
 from uuid import uuid4
 
@@ -49,7 +50,8 @@ from gpusched.graph.programs.templates import Forms, Templates, frozen, is_const
 from gpusched.graph.running.decisions import Remaining
 from gpusched.graph.running.inputs import describe
 from gpusched.graph.running.remembered import Content
-from gpusched.plan.plan import Register, used_registers
+from gpusched.plan.plan import Register, changed, used_registers
+from gpusched.record.catalogue import has
 from gpusched.record.recorded import StandIn, sealed
 from gpusched.record.steps import ProgramStep, Taken
 from gpusched.store.statistics import updating
@@ -198,7 +200,7 @@ class _Translation:
             found = _programs[key] = Program(steps, count, self.functions.overrides)
             # Else what it holds is not to be kept alive.
             found.lasts = all(
-                (little or lasts(step.function)) and lasts((step.args, step.kwargs))
+                little or lasts((step.function, step.args, step.kwargs))
                 for step, little in zip(steps, self._little, strict=True)
             )
             if found.lasts and any(self._little):
@@ -210,8 +212,8 @@ class _Translation:
     def _content(self, steps: tuple[ProgramStep, ...]) -> Content:
         """Return what the program does, without those functions of the user's."""
         shape = tuple([
-            (None, *shape[1:]) if little else shape
-            for shape, little in zip(self.shape, self._little, strict=True)
+            (None, *shape[1:4], *map(frozen, _given(step))) if little else shape
+            for shape, step, little in zip(self.shape, steps, self._little, strict=True)
         ])  # fmt: skip
         held = [step for step, little in zip(steps, self._little, strict=True) if not little]
         return Content((len(self.inputs), self.recorded, shape, *self.functions.key), held)
@@ -379,3 +381,15 @@ class _Translation:
         # dask would look inside a tuple or list for references; a DataNode is taken as it is.
         self.inputs.append(value if isinstance(value, TaskRef) else DataNode(None, value))
         return Register(len(self.inputs) - 1)
+
+
+def _given(step: ProgramStep) -> tuple[Any, Any]:
+    """Return a step's arguments, without functions that are examined with it for certain.
+
+    Functions of ours that are examined call those that they are given: what these do, and what they
+    read, is part of the examination, which plans are found by.
+    """
+    given = step.args, step.kwargs
+    if not has(step.function, "examined"):
+        return given
+    return changed(given, lambda value: None if type(value) is FunctionType else value)
