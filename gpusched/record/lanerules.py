@@ -23,6 +23,7 @@ from gpusched.record.lane import (
     RULES,
     Lane,
     as_operand,
+    filled,
     hidden_of,
     lanes_in,
     like_lane,
@@ -51,10 +52,12 @@ def _operands(value: Any) -> Any:
 
 
 def _like_lane(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
-    """Make an array like a lane, of numbers."""
-    if args[0] is not lane or "shape" in kwargs or lanes_in((args[1:], kwargs)):
+    """Make an array like a lane, of one number: the same for all lanes until it is written to."""
+    if args[0] is not lane or not kwargs.keys() <= {"dtype"} or lanes_in((args[1:], kwargs)):
         stop(GraphBreak.OPTION(f"calls {function.__name__} of lanes with options"))
-    return lane._like(function(lane.whole, *args[1:], **kwargs))
+    like = function(np.broadcast_to(np.zeros((), lane.dtype), ()), *args[1:], **kwargs)
+    number = 0 if function is np.empty_like else like[()]
+    return filled(lane.whole._recorder, number, lane.shape, like.dtype)
 
 
 def _of_one(place: int, lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
