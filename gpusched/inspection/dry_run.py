@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ from gpusched.plan.kernelbuilder import KernelBuilder
 from gpusched.plan.plan import substitute, written
 from gpusched.plan.tiles import TiledLaunches
 from gpusched.plan.unjoined import UnjoinedLaunch
+from gpusched.record.catalogue import has
 from gpusched.record.record import Recorder
 from gpusched.record.steps import ProgramStep
 from gpusched.store.handles import CompiledKernel, Handle
@@ -343,7 +345,7 @@ class Rehearser:
                 raise
             given, value = _given(step, registers), registers[register]
             reason = None if step.recorded else unfusible(step.function, args, kwargs)
-            self._note_call(_named(step.function, args), layer, given, value, reason, counted=True)
+            self._note_call(_named(step.function, args), layer, given, value, reason, _users(step))
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
         for register in (r for dying in segment.calling.last_uses for r in dying):
@@ -354,18 +356,19 @@ class Rehearser:
         for register, step in steps:
             layer = self._labels.get(register, self._variant.name)
             self._variant.halts += [
-                Halt(name, reason, layer, None, bare(step.function))
+                Halt(name, reason, layer, None, _users(step))
                 for name, reason in examination.reasons([step])
             ]
 
     def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
-                   reason: tuple[bool, Reason] | None, counted: bool) -> None:  # fmt: skip
-        """Note a call: what it moves, and why no kernel does it."""
+                   reason: tuple[bool, Reason] | None, users: Any,
+                   counted: bool = True) -> None:  # fmt: skip
+        """Note a call: what it moves, and why no kernel does it, as one of the user's functions."""
         name = name_of(function)
         if reason is not None:
             own, told = reason
             self._variant.halts.append(
-                Halt(name, told, layer, None, bare(function) if own else None, counted and own)
+                Halt(name, told, layer, None, users if own else None, counted and own)
             )
         results = [v for v in arrays_in(value) if not any(np.may_share_memory(v, g) for g in given)]
         if results or reason is not None:
@@ -424,7 +427,8 @@ class Rehearser:
                 unknown.append(error)
                 value = UNKNOWN
             reason = unfusible(function, args, kwargs)
-            self._note_call(_named(function, args), layer, given, value, reason, counted=False)
+            named = _named(function, args)
+            self._note_call(named, layer, given, value, reason, bare(named), counted=False)
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
@@ -448,6 +452,13 @@ class Rehearser:
 def _named(function: Any, args: Sequence[Any]) -> Any:
     """Return the function that a call is reported by: what one of dask's own calls with others."""
     return args[0] if function is apply and args else called_for_place(function, args)
+
+
+def _users(step: ProgramStep) -> Any:
+    """Return the function that a step calls, or that one of ours calls for it."""
+    function = bare(step.function)
+    given = map(bare, (*step.args, *step.kwargs.values()) if has(function, "examined") else ())
+    return next((each for each in given if isinstance(each, FunctionType)), function)
 
 
 def _uncompiled(kernel: Kernel) -> Handle:

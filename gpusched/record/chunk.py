@@ -474,7 +474,9 @@ def kept(recorder: Recorder, structure: Any) -> Any:
 
 def _copied(item: Any) -> Any:
     if type(item) in DEFERRED:
-        raise UnrecordableError(GraphBreak.OPERAND("a lane beside what is not of a lane"))
+        raise UnrecordableError(
+            GraphBreak.OPERAND("computes with a lane and what is not of a lane")
+        )
     if is_named(item):  # NumPy takes these for tuples.
         return changed(tuple(item), _copied)
     return item.copy() if type(item) is np.ndarray else item

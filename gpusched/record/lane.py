@@ -240,7 +240,7 @@ class Lane(NDArrayOperatorsMixin):
         if type(axis) is tuple:
             return tuple(map(self._axes, axis))
         if not is_integer(axis):
-            stop(GraphBreak.OPTION(f"axis {axis!r} of lanes"))
+            stop(GraphBreak.OPTION(f"gives axis {axis!r} of lanes"))
         return normalize_axis_index(int(axis), self.ndim) + self.hidden
 
     def _on_this_way(self) -> Any:
@@ -315,7 +315,7 @@ class Lane(NDArrayOperatorsMixin):
         arrays = [type(each) in (np.ndarray, list) or _are_integers(each) for each in given]
         known = [sum(each) for each in zip(basic, integers, arrays, strict=True)]
         if not all(known) or sum(arrays) > 1 or (any(arrays) and any(integers)):
-            stop(GraphBreak.INDEX("an index of lanes that lanes decide, or of several arrays"))
+            stop(GraphBreak.INDEX("indexes lanes by what lanes decide, or by several arrays"))
         return *(slice(None),) * self.hidden, *given
 
     def __getattr__(self, name: str) -> Any:

@@ -31,7 +31,7 @@ from gpusched.record.lane import (
     stop,
 )
 
-COPIED = 8
+COPIED = 4
 """Times the elements of a chunk, at most, that NumPy copies: windows, or pairs, of a lane's numbers
 are few, those of all lanes may be more than memory has."""
 
@@ -39,7 +39,7 @@ are few, those of all lanes may be more than memory has."""
 def _of_elements(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     """Compute each element of the operands there, which broadcast."""
     if function is np.where and len(args) != 3:
-        stop(GraphBreak.INDEX("places in lanes, of which each lane has another number"))
+        stop(GraphBreak.INDEX("asks for places in lanes, of which each has another number"))
     operand = _operands if function is np.select else as_operand
     args, kwargs = lane._aligned(
         (tuple(map(operand, args)), {k: operand(v) for k, v in kwargs.items()})
@@ -156,7 +156,7 @@ def _windows(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     """Make windows along the only axis."""
     given = _bound(lane, function, args, kwargs).arguments
     if lane.ndim != 1 or given.keys() > {"x", "window_shape", "axis"}:
-        stop(GraphBreak.OPTION("windows of lanes of several axes"))
+        stop(GraphBreak.OPTION("takes windows of lanes of several axes"))
     return lane._like(function(lane.whole, given["window_shape"], axis=lane.whole.ndim - 1))
 
 

@@ -120,7 +120,7 @@ def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *arg
     if not recorder.closed or not isinstance(arr, LazyChunk):
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a function of lanes that was not examined")
     if arr.ndim < 2 or not arr.size or not is_integer(axis):
-        stop(GraphBreak.NO_ARRAY("a function of lanes of which there are none"))
+        stop(GraphBreak.NO_ARRAY("is called for lanes of which there are none"))
     axis = normalize_axis_index(int(axis), arr.ndim)
     whole: Any = np.moveaxis(arr, axis, -1)  # type: ignore[type-var]
     hidden = whole.shape[:-1]
@@ -155,16 +155,16 @@ def each_by(recorder: Recorder, function: Any, signature: str, otypes: str | Non
     """
     inputs, outputs = cores(signature)
     if len(inputs) != len(chunks) or not all(type(c) is LazyChunk for c in chunks):
-        stop(GraphBreak.OPERAND("other arguments than chunks, of which a signature speaks"))
+        stop(GraphBreak.OPERAND("gets other arguments than chunks for its signature"))
     counts = [c.ndim - len(core) for c, core in zip(chunks, inputs, strict=True)]
     if min(counts) < 0 or not max(counts) or not all(c.size for c in chunks):
-        stop(GraphBreak.NO_ARRAY("a function of lanes of which there are none"))
+        stop(GraphBreak.NO_ARRAY("is called for lanes of which there are none"))
     lengths: dict[str, set[int]] = {}
     for chunk, core in zip(chunks, inputs, strict=True):
         for name, length in zip(core, chunk.shape[chunk.ndim - len(core) :], strict=True):
             lengths.setdefault(name, set()).add(length)
     if any(len(each) > 1 for each in lengths.values()):
-        stop(GraphBreak.OPERAND("lengths that do not fit the signature"))
+        stop(GraphBreak.OPERAND("gets lengths that do not fit its signature"))
     most = max(counts)
     wholes = [c[(None,) * (most - n)] if n < most else c
               for c, n in zip(chunks, counts, strict=True)]  # fmt: skip

@@ -173,7 +173,7 @@ class Picked(NDArrayOperatorsMixin):
             stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of elements that masks choose"))
         axis = kwargs.pop("axis", None)
         if axis not in (None, 0, -1):
-            stop(GraphBreak.OPTION(f"axis {axis!r} of elements that masks choose"))
+            stop(GraphBreak.OPTION(f"gives axis {axis!r} of elements that masks choose"))
         return rule(self, *args[1:], **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -200,7 +200,7 @@ class Picked(NDArrayOperatorsMixin):
 def picked(lane: Lane, mask: Lane) -> Picked:
     """Return the elements of a lane that a mask of its shape chooses."""
     if lane.dtype.char not in "fdbhilqBHIL?" or mask.shape != lane.shape:
-        stop(GraphBreak.INDEX("elements of lanes that a mask of another shape chooses"))
+        stop(GraphBreak.INDEX("takes elements of lanes that a mask of another shape chooses"))
     return Picked(lane, mask)
 
 
@@ -230,7 +230,7 @@ def _mean(values: Picked) -> Any:
 def _var(values: Picked, *, ddof: int = 0) -> Any:
     """NumPy's variance, of distances from the mean."""
     if type(ddof) is not int:
-        stop(GraphBreak.OPTION("a variance with other options than ddof"))
+        stop(GraphBreak.OPTION("asks for a variance with other options than ddof"))
     distances = values - _mean(values)
     count = np.maximum(values.size.lane - ddof, 0)
     total = _sum(distances * distances)
@@ -245,7 +245,7 @@ def _extreme(name: str, values: Picked) -> Any:
     """Return the least or the largest one; of no elements, NumPy repeats the calls, and raises."""
     limits = np.finfo(values.dtype) if values.dtype.kind == "f" else None
     if limits is None and values.dtype.kind not in "iu":
-        stop(GraphBreak.DTYPE(f"extremes of {values.dtype}"))
+        stop(GraphBreak.DTYPE(f"asks for extremes of {values.dtype} that masks choose"))
     last = np.inf if limits is not None else np.iinfo(values.dtype).max
     first = -np.inf if limits is not None else np.iinfo(values.dtype).min
     found = getattr(np, name)(values.instead(last if name == "min" else first), axis=None)
@@ -264,9 +264,9 @@ def _unless_empty(values: Picked, found: Lane) -> Any:
 def _ordered(function: Any, values: Picked, *args: Any) -> Any:
     """Return ranks, as of a lane without NaN; of elements that are NaN, it is NaN."""
     if values.dtype.kind != "f":
-        stop(GraphBreak.DTYPE(f"quantiles of {values.dtype} that masks choose"))
+        stop(GraphBreak.DTYPE(f"asks for quantiles of {values.dtype} that masks choose"))
     if any(isinstance(each, Lane | Picked | PythonNumber | str) or np.ndim(each) for each in args):
-        stop(GraphBreak.OPTION("several quantiles of elements that masks choose"))
+        stop(GraphBreak.OPTION("asks for several quantiles of elements that masks choose"))
     found = function(values.instead(np.nan), *args, axis=None)
     unknown = np.any(np.isnan(values.instead(1)), axis=None)
     return _unless_empty(values, np.where(unknown, values.dtype.type(np.nan), found))

@@ -139,7 +139,9 @@ def one_of(results: tuple[Any, ...], k: int) -> Any:
 def recorder_among(args: tuple[Any, ...]) -> Recorder | None:
     """Return the recorder of the first lazy chunk among some arguments; None if there is none."""
     if not DEFERRED.isdisjoint(map(type, args)):
-        raise UnrecordableError(GraphBreak.OPERAND("a kernel, or a library's function, of lanes"))
+        raise UnrecordableError(
+            GraphBreak.OPERAND("calls a kernel, or a library's function, of lanes")
+        )
     found = next((a for a in args if isinstance(a, LazyChunk)), None)
     if found is None:
         return None

@@ -115,6 +115,18 @@ def test_lanes_that_nothing_computes_at_once_have_no_reason_of_ours() -> None:
     assert not [each for each in explain(lanes).breaks if "nanpolyfit" in each.reason]
 
 
+def test_functions_of_lanes_are_named_with_their_own_line() -> None:
+    def rounded(lane: Any) -> Any:
+        lane.sort()
+        return lane[0]
+
+    x = numbers((40, 30), (20, 30)) + 1
+    lanes = da.apply_along_axis(rounded, 1, x, dtype=float, shape=())
+    (stop,) = [each for each in explain(lanes).breaks if each.code.startswith("OWN")]
+    assert stop.place is not None
+    assert stop.place.function.endswith("rounded")
+
+
 def test_every_graph_break_is_used_and_has_a_remedy() -> None:
     paths = [path for path in ROOT.rglob("*.py") if path.name != "breaks.py"]
     used = set(re.findall(r"GraphBreak\.([A-Z_]+)", "\n".join(p.read_text() for p in paths)))
