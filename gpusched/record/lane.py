@@ -213,7 +213,7 @@ class Lane(NDArrayOperatorsMixin):
             return NotImplemented
         rule = RULES.get(func)
         if rule is None:
-            stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of lanes, each of which is called"))
+            stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of lanes, which has no rule"))
         return rule(self, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -186,6 +186,11 @@ class Picked(NDArrayOperatorsMixin):
             getattr(np, name), (), (self, *args), kwargs
         )
 
+    def __pow__(self, other: Any) -> Any:
+        if type(other) in (int, float):
+            return Picked(self.instead(1) ** other, self.mask)
+        return np.power(self, other)
+
     def astype(self, dtype: Any) -> Any:
         """Return them in another dtype."""
         return Picked(self.instead(1).astype(dtype), self.mask)
@@ -283,7 +288,7 @@ _REDUCING: dict[Any, Callable[..., Any]] = {
     np.ptp: lambda values: _extreme("max", values) - _extreme("min", values),
     np.any: lambda values: np.any(values.instead(0), axis=None),
     np.all: lambda values: np.all(values.instead(1), axis=None),
-    np.count_nonzero: lambda values: PythonNumber(np.sum(values.instead(0) != 0, axis=None)),
+    np.count_nonzero: lambda values: np.count_nonzero(values.instead(0), axis=None),
     np.median: lambda values: _ordered(np.nanmedian, values),
     np.quantile: lambda values, q: _ordered(np.nanquantile, values, q),
     np.percentile: lambda values, q: _ordered(np.nanpercentile, values, q),
