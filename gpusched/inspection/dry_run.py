@@ -111,6 +111,10 @@ class Rehearser:
         self._block: tuple[Any, ...] = ()
         self._holding = Holding([])
         self._aliases: dict[str, Any] = {}
+        self._guessed: set[str] = set()
+        """Layers of whose results no more is known than what dask has declared."""
+        self._guesses = False
+        """Whether the task gets, or makes, such a result."""
 
     def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
         """Return what a task does; its inputs are stood in for by `values`."""
@@ -128,6 +132,7 @@ class Rehearser:
         task, labels = rewrite_labelled(node, self._functions)
         variant.program = isinstance(getattr(task, "func", None), Program)
         given = {k: fresh(values[k]) for k in sorted(node.dependencies, key=str)}
+        self._guesses = not self._guessed.isdisjoint(map(layer_of, given))
         missing = next((layer_of(k) for k, v in given.items() if v is UNKNOWN), None)
         if missing is not None:
             variant.unknown = f"nothing is known of what {missing.rpartition('-')[0]} gives it"
@@ -143,6 +148,7 @@ class Rehearser:
         except UnknownResultError as unknown:
             variant.unknown = str(unknown)
             variant.result = self.declared.chunk(name, self._block)
+            self._guessed.add(name)
         self._sizes(variant, [v for _, v in variant.inputs])
         return variant
 
@@ -253,8 +259,11 @@ class Rehearser:
                 return None
             self._halt(segment.named[-1:], reason.reason)
             return self._call(segment, registers)
-        except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
+        except Exception as error:  # whatever a function makes of zeros
             told = f"{type(error).__name__}: {error}"
+            if self._guesses:  # It may be given something else, such as a dictionary.
+                name = name_of(segment.steps[-1][1].function)
+                raise UnknownResultError(name, told) from error
             self._halt(segment.named[-1:], GraphBreak.RECORDING("recording failed", told))
             return self._call(segment, registers)
         self._holding.note(segment, trace.local, registers)
@@ -404,6 +413,8 @@ class Rehearser:
             raise UnknownResultError(
                 name_of(function), "is not called, and the shape of what it returns is not known"
             )
+        self._guessed.add(self._variant.name)
+        self._guesses = True
         return found
 
     def _halt(self, steps: Sequence[tuple[int, ProgramStep]], reason: Reason) -> None:

@@ -127,6 +127,16 @@ def test_functions_of_lanes_are_named_with_their_own_line() -> None:
     assert stop.place.function.endswith("rounded")
 
 
+def test_what_is_declared_may_be_something_else() -> None:
+    def parts() -> Any:
+        return {"heights": np.ones((30, 40))}
+
+    x = da.from_delayed(dask.delayed(parts)(), (30, 40), float)
+    made = x.map_blocks(lambda given: given["heights"] * 2 + 1, dtype=float, meta=np.ones((0, 0)))
+    assert (made.compute(scheduler="sync") == 3).all()
+    assert not [each for each in explain(made).breaks if "recording failed" in each.reason]
+
+
 def test_every_graph_break_is_used_and_has_a_remedy() -> None:
     paths = [path for path in ROOT.rglob("*.py") if path.name != "breaks.py"]
     used = set(re.findall(r"GraphBreak\.([A-Z_]+)", "\n".join(p.read_text() for p in paths)))
