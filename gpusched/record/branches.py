@@ -14,6 +14,7 @@ computed of values with NumPy's bits; all else ends the recording.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -126,6 +127,7 @@ def has_numpys_bits(recorder: Recorder, node: Node) -> bool:
     waiting: list[Node | int] = [node]
     seen: set[int | Node] = set()
     names: set[str] = set()
+    zeros = False
     while waiting:
         each = waiting.pop()
         if each in seen:
@@ -133,6 +135,8 @@ def has_numpys_bits(recorder: Recorder, node: Node) -> bool:
         seen.add(each)
         if isinstance(each, Node):
             found: Iterable[Node | int] | None = _read_by(each)
+            # A sum of zeros has the sign of what it starts from.
+            zeros |= isinstance(each, Reduce) and each.dtype.kind == "f" and each.combine == "add"
             if isinstance(each, Apply | Reduce):
                 names.add(each.operation if isinstance(each, Apply) else each.combine)
         elif each in computed:
@@ -142,7 +146,8 @@ def has_numpys_bits(recorder: Recorder, node: Node) -> bool:
         if found is None:
             return False
         waiting += found
-    return not all(any(has(name, t) for name in names) for t in ("any-zero", "sees-zeros"))
+    zeros |= any(has(name, "any-zero") for name in names)
+    return not (zeros and any(has(name, "sees-zeros") for name in names))
 
 
 def _read_by(node: Node) -> Iterable[Node | int] | None:
@@ -166,7 +171,37 @@ def _read_by(node: Node) -> Iterable[Node | int] | None:
 
 
 def _is_added_exactly(node: Reduce) -> bool:
-    return node.combine in ("add", "multiply") and node.dtype.kind in "biu"
+    """Return whether each order of the terms has the same result.
+
+    So it is of integers, and of floats which are integers (or NaN) whose sums have all digits.
+    """
+    if node.dtype.kind in "biu":
+        return node.combine in ("add", "multiply")
+    largest = _largest(node.argument) if node.combine == "add" else None
+    if largest is None or node.dtype.kind != "f":
+        return False
+    count = math.prod(node.argument.shape[axis] for axis in node.axes)
+    return bool(largest * count <= 2 ** (np.finfo(node.dtype).nmant + 1))
+
+
+def _largest(node: Node) -> int | None:
+    """Return a bound of what integers are apart from zero; None of what may be no integers."""
+    if isinstance(node, Scalar):
+        whole = np.isfinite(node.value) and node.value == np.rint(node.value)
+        return abs(int(node.value)) if whole else None
+    if not isinstance(node, Apply):
+        return None
+    if node.operation == "sign":
+        return 1
+    first = node.arguments[0]
+    if node.operation == "astype" and first.dtype.kind in "biu":
+        return 1 if first.dtype.kind == "b" else 1 << 8 * first.dtype.itemsize
+    if node.operation in ("absolute", "astype", "negative"):
+        return _largest(first)
+    if node.operation == "where":
+        sides = [_largest(each) for each in node.arguments[1:]]
+        return None if None in sides else max(side for side in sides if side is not None)
+    return None
 
 
 def _read_by_step(step: Any) -> Iterable[int] | None:

@@ -230,6 +230,39 @@ def test_what_kernels_may_round_in_another_way_decides_nothing(ask: Any) -> None
     assert told in str(counts.breaks)
 
 
+@pytest.mark.parametrize("ask", [
+    lambda x: np.sign(x - 0.25).sum() > 0,
+    lambda x: np.sign(x).sum(axis=0)[1] - np.sign(x[1:] - x[:-1]).sum() > 1,
+    lambda x: np.where(x > 0.25, 1.0, -2.0).sum() > 3,
+    lambda x: (x > 0.25).astype(x.dtype).sum() == 12,
+    lambda x: np.abs(-np.sign(x)).sum() > 11,
+    lambda x: (x * 3).astype("i2").astype(float).sum() > 2,
+])  # fmt: skip
+def test_sums_of_integers_decide(ask: Any) -> None:
+    def function(x: Any) -> Any:
+        return x + 1 if ask(x) else x * 3
+
+    chunks = chunk(), chunk(0.125, -0.5, np.nan), chunk(-0.0, 0.0), chunk(0.75, -1), chunk(np.inf)
+    for dtype in ("f8", "f4"):
+        counts = compare(function, *(each.astype(dtype) for each in chunks))
+        assert "may round in another way" not in str(counts.breaks)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda x: np.where(x > 0.25, 1.5, -2.0).sum() > 3,
+    lambda x: np.where(x > 0.25, 2.0**52, -2.0).sum() > 3,
+    lambda x: (x * 3).astype("i8").astype(float).sum() > 2,
+    lambda x: np.signbit(np.sign(x).sum()),
+    lambda x: (np.sign(x) * x).sum() > 1,
+])  # fmt: skip
+def test_other_sums_do_not(ask: Any) -> None:
+    def function(x: Any) -> Any:
+        return x + 1 if ask(x) else x * 3
+
+    counts = compare(function, chunk(), chunk(0.25))
+    assert not counts.fused_tasks
+
+
 def ignores(ask: Any) -> Any:
     """Return a question that is asked where errors are ignored."""
 

@@ -82,6 +82,17 @@ def counting(v: Any) -> Any:
     return n
 
 
+def mann_kendall(v: Any) -> Any:
+    rises = 0
+    for k in range(len(v) - 1):
+        rises += np.sign(v[k + 1 :] - v[k]).sum()
+    if rises > 0:
+        return (rises - 1) / 14.6
+    if rises < 0:
+        return (rises + 1) / 14.6
+    return 0.0
+
+
 def without_branch(v: Any) -> Any:
     z = (v - np.median(v)) / (np.std(v, ddof=1) + 1)
     return np.array([z.min(), z.max(), np.ptp(z)])
@@ -126,6 +137,7 @@ ALONG: list[Callable[[Any], Any]] = [
     lambda v: 1.0 if v[0] > 0.5 else v[1] + 2,
     lambda v: v.max() if (v > 0.9).any() and not (v < 0.05).any() else v.min(),
     counting,
+    mann_kendall,
     written,
     smoothed,
     slope,
