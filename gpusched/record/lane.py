@@ -57,10 +57,10 @@ class Fork:
     are computed of lanes, too, that go another way.
     """
 
-    def __init__(self, hidden: int) -> None:
+    def __init__(self, hidden: int, elements: int) -> None:
         self.hidden = hidden
         """How many axes of a chunk its lanes do not have."""
-        self.elements = 0
+        self.elements = elements
         """Of the largest chunk whose lanes the function is given."""
         self._answers: list[bool] = []
         """What the function is to get, in order."""
@@ -84,6 +84,11 @@ class Fork:
     def way(self) -> list[tuple[Any, bool]]:
         """The conditions that have been asked for on this way, with what they are taken for."""
         return list(zip(self._asked, self._answers, strict=False))
+
+    @property
+    def holding(self) -> list[Any]:
+        """What is true of the lanes that go this way."""
+        return [condition if answer else ~condition for condition, answer in self.way]
 
     def ways(self, function: Callable[[], Any]) -> list[tuple[list[tuple[Any, bool]], Any]]:
         """Return what a function gives on each way, and the conditions on it with their answers."""
@@ -132,12 +137,6 @@ class Lane(NDArrayOperatorsMixin):
     def _like(self, whole: Any) -> Any:
         """Return another lane of those of which this is one."""
         return Lane(whole, self.hidden, self.fork)
-
-    @classmethod
-    def given(cls, whole: LazyChunk, hidden: int, fork: Fork) -> Lane:
-        """Return a lane of a chunk, for a function that is given it."""
-        fork.elements = max(fork.elements, whole.size)
-        return cls(whole, hidden, fork)
 
     # What is known without computing ------------------------------------------------------
 
@@ -246,8 +245,8 @@ class Lane(NDArrayOperatorsMixin):
     def _on_this_way(self) -> Any:
         """Return the chunk, with ones in lanes that the function goes another way for."""
         found: Any = self
-        for condition, answer in self.fork.way:
-            found = np.where(condition if answer else ~condition, found, self.dtype.type(1))
+        for condition in self.fork.holding:
+            found = np.where(condition, found, self.dtype.type(1))
         return found.whole
 
     def _results(self, found: Any) -> Any:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,27 +26,30 @@ from gpusched.record.picked import PythonNumber
 from gpusched.record.record import Recorder
 
 
-def every_lane(recorder: Recorder, hidden: int, function: Callable[[Fork], Any]) -> list[Any]:
+def every_lane(recorder: Recorder, function: Callable[..., Any], wholes: list[Any],
+               hidden: int) -> list[Any]:  # fmt: skip
     """Return what a function of lanes gives on each of its ways, with the conditions on it.
 
     Parameters
     ----------
     recorder
         Of the recording.
-    hidden
-        How many axes there are of which each place has a lane.
     function
-        Is called with what its lanes are to have.
+        Gets a lane of each chunk.
+    wholes
+        The chunks, with the axes of which each place has a lane before those of a lane.
+    hidden
+        How many of the former there are.
     """
     if recorder.lanes is not None:
         stop(GraphBreak.OWN_CALLS("calls functions of lanes in one of lanes"))
     # What it calls of its lanes are its own calls, none of those of what calls it.
     depth, followed = recorder.depth, recorder.followed
     recorder.depth, recorder.followed = 0, None
-    recorder.lanes = fork = Fork(hidden)
+    recorder.lanes = fork = Fork(hidden, max(whole.size for whole in wholes))
     recorder.spared += 1
     try:
-        return fork.ways(partial(function, fork))
+        return fork.ways(lambda: function(*(Lane(whole, hidden, fork) for whole in wholes)))
     except Exception as error:
         if fork.way:  # It may be a way that no lane goes.
             raise UnrecordableError(
@@ -124,12 +126,9 @@ def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *arg
     axis = normalize_axis_index(int(axis), arr.ndim)
     whole: Any = np.moveaxis(arr, axis, -1)  # type: ignore[type-var]
     hidden = whole.shape[:-1]
-
-    def call(fork: Fork) -> Any:
-        return func1d(Lane.given(whole, len(hidden), fork), *args, **kwargs)
-
-    found = result_of(every_lane(recorder, len(hidden), call), hidden)
     count = len(hidden)
+    ways = every_lane(recorder, lambda lane: func1d(lane, *args, **kwargs), [whole], count)
+    found = result_of(ways, hidden)
     added = range(count, found.ndim)
     return np.transpose(found, (*range(axis), *added, *range(axis, count)))
 
@@ -170,14 +169,14 @@ def each_by(recorder: Recorder, function: Any, signature: str, otypes: str | Non
               for c, n in zip(chunks, counts, strict=True)]  # fmt: skip
     hidden = np.broadcast_shapes(*(w.shape[:most] for w in wholes))
 
-    def call(fork: Fork) -> Any:
-        found = function(*(Lane.given(whole, most, fork) for whole in wholes))
+    def call(*lanes: Lane) -> Any:
+        found = function(*lanes)
         several = type(found) is tuple
         if several if len(outputs) == 1 else not several or len(found) != len(outputs):
             stop(GraphBreak.OWN_DECIDES("gives another number of results than are declared"))
         return found if several else (found,)
 
-    ways = every_lane(recorder, most, call)
+    ways = every_lane(recorder, call, wholes, most)
     made = [
         result_of([(way, found[k]) for way, found in ways], hidden,
                   otypes and np.dtype(otypes[k]), len(core))

@@ -260,8 +260,8 @@ def _extreme(name: str, values: Picked) -> Any:
 def _unless_empty(values: Picked, found: Lane) -> Any:
     """Return a result; where a lane has no elements on this way, NumPy repeats the calls."""
     empty: Any = ~np.any(values.mask, axis=None)
-    for condition, answer in found.fork.way:
-        empty = empty & (condition if answer else ~condition)
+    for condition in found.fork.holding:
+        empty = empty & condition
     checked = compute(found.whole._recorder, report_if_any, (found.whole, empty.whole), {})
     return found._like(checked)
 

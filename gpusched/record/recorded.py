@@ -137,7 +137,13 @@ def one_of(results: tuple[Any, ...], k: int) -> Any:
 
 
 def recorder_among(args: tuple[Any, ...]) -> Recorder | None:
-    """Return the recorder of the first lazy chunk among some arguments; None if there is none."""
+    """Return the recorder of the first lazy chunk among some arguments; None if there is none.
+
+    Raises
+    ------
+    UnrecordableError
+        If there are lanes among them, which know nothing of whoever asks.
+    """
     if not DEFERRED.isdisjoint(map(type, args)):
         raise UnrecordableError(
             GraphBreak.OPERAND("calls a kernel, or a library's function, of lanes")

@@ -1,9 +1,11 @@
-"""Lanes along an axis, all at once: xarray's polynomials, and its linear interpolation.
+"""Lanes along an axis, all at once: functions of them, xarray's polynomials and interpolation.
 
-dask calls a Python function for each lane of a chunk in `numpy.apply_along_axis`. What most lanes
-come to where xarray fits polynomials is computed here by a few calls for all of them; others, such
-as those with NaN, are left to the function itself. Parabolas of 1,600 lanes of 365 elements took
-0.22 s of processor time, and take 0.04.
+dask calls a Python function for each lane of a chunk, in `numpy.apply_along_axis` and in
+`numpy.vectorize`. What programs call instead (`along_axis`, `vectorized`) is examined with that
+function, which is called once for all lanes where it may be (`gpusched.record.lanewise`). What most
+lanes come to where xarray fits polynomials is computed here by a few calls for all of them; others,
+such as those with NaN, are left to the function itself. Parabolas of 1,600 lanes of 365 elements
+took 0.22 s of processor time, and take 0.04.
 
 For interpolation xarray gives SciPy's `interp1d` a chunk and two coordinates. Which neighbours a
 point has, and how far it is from the first, `between` finds by the coordinates alone; the rest is

@@ -89,10 +89,8 @@ def _length(function: Any, value: Any) -> Any:
 
 def _asked_type(function: Any, value: Any) -> Any:
     """Return the type of a value, or of what a lazy chunk stands for."""
-    if type(value) is Lane:
+    if type(value) in (LazyChunk, Lane):
         return _type(value)
-    if type(value) is LazyChunk:
-        return _type(_numpys(value))
     if callable(value) and not isinstance(value, type):
         _refuse(GraphBreak.OWN_DECIDES("asks of what type a function is"))
     return function(value)
@@ -124,7 +122,7 @@ def _like(chunk: LazyChunk) -> Any:
 def _asked(function: Any, value: Any) -> bool:
     """Return what a function says of an array by its dtype and its shape alone."""
     if type(value) is Lane:
-        return bool(function(like_lane(value)))
+        value = like_lane(value)
     return bool(function(_like(_numpys(value)) if type(value) is LazyChunk else value))
 
 
