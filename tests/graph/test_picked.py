@@ -133,6 +133,10 @@ def test_means_of_nothing_are_warned_of() -> None:
 REFUSED: list[Callable[[Any], Any]] = [
     seen_twice,
     too_many,
+    lambda v: v.max() if isinstance(v[v > 0.5], np.ndarray) else v.min(),
+    lambda v: v.max() if isinstance(len(v[v > 0.5]), int) else v.min(),
+    lambda v: v.max() if np.isscalar(len(v[v > 0.5])) else v.min(),
+    lambda v: v.max() if type(v[v > 0.5]) is np.ndarray else v.min(),
     lambda v: np.sort(v[v > 0.1])[0],
     lambda v: (v[v > 0.1] + v[v > 0.2][:1]).sum(),
     lambda v: v[v > 0.1][0],

@@ -33,7 +33,7 @@ from gpusched.record.chunk import (
     recorder_of,
 )
 from gpusched.record.handlers import HANDLERS
-from gpusched.record.lane import Lane, array_of_lanes, filled, lanes_in, like_lane
+from gpusched.record.lane import FOREIGN, Lane, array_of_lanes, filled, lanes_in, like_lane
 from gpusched.record.picked import length
 from gpusched.record.record import Recorder
 
@@ -65,8 +65,15 @@ def _refuse(reason: Reason) -> NoReturn:
     raise UnrecordableError(reason)
 
 
+def _refuse_parts(value: Any) -> None:
+    """Refuse what is taken of lanes: of what type it is, it does not say for what stands there."""
+    if type(value) in FOREIGN:
+        _refuse(GraphBreak.OWN_DECIDES("asks of what type elements of lanes, or lengths, are"))
+
+
 def _is_instance(function: Any, value: Any, types: Any) -> bool:
     del function
+    _refuse_parts(value)
     if callable(value) and not isinstance(value, type):
         _refuse(GraphBreak.OWN_DECIDES("asks of what type a function is"))
     lazy = type(value) in (LazyChunk, Lane)
@@ -89,6 +96,7 @@ def _length(function: Any, value: Any) -> Any:
 
 def _asked_type(function: Any, value: Any) -> Any:
     """Return the type of a value, or of what a lazy chunk stands for."""
+    _refuse_parts(value)
     if type(value) in (LazyChunk, Lane):
         return _type(value)
     if callable(value) and not isinstance(value, type):
@@ -121,6 +129,7 @@ def _like(chunk: LazyChunk) -> Any:
 
 def _asked(function: Any, value: Any) -> bool:
     """Return what a function says of an array by its dtype and its shape alone."""
+    _refuse_parts(value)
     if type(value) is Lane:
         value = like_lane(value)
     return bool(function(_like(_numpys(value)) if type(value) is LazyChunk else value))
