@@ -236,6 +236,67 @@ def test_blocks_of_few_rows_are_along_an_axis_that_is_kept(
     assert on_blocks(calls, [x])
 
 
+@pytest.mark.parametrize(
+    ("ends", "along"),
+    [([chunk.max], 0), ([chunk.max, reductions.mean_chunk], 0), ([chunk.max] * 3, 1),
+     ([reductions.moment_chunk], 1), ([chunk.max, reductions.moment_chunk], 1)],
+)  # fmt: skip
+def test_rows_that_are_reduced_suffice_for_what_is_joined(
+    ends: list[Any], along: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of eight rows: long runs of memory, but the more to join the more there is left."""
+    monkeypatch.setattr(division, "TILE", 1 << 12)
+    x = np.random.default_rng(0).random((400, 4, 128))
+    calls: list[Call] = [(np.subtract, ("0", "0"), {})]
+    calls += [(end, ("1",), {"axis": (0,), "keepdims": True}) for end in ends]
+    outputs = tuple(range(2, 2 + len(ends)))
+    found = division.Division.of(steps_of(calls, 1), outputs, {0: x})
+    assert isinstance(found, division.Division)
+    assert (found.length, found.rows) == ((400, 8), (4, 1))[along]
+    assert on_blocks(calls, [x], outputs)
+
+
+SELECTED = ["?", "i1", "u2", "f2", "i4", "f4", "i8", "u8", "f8", "g", "F", "D"]
+
+
+@pytest.mark.parametrize("dtype", SELECTED)
+@pytest.mark.parametrize("other", [*SELECTED, "number", "broadcast", "strided"])
+def test_what_a_condition_selects_has_the_same_bits(dtype: str, other: str) -> None:
+    """Any bits: also NaN of any payload, -0.0, and what arithmetic would change."""
+    random = np.random.default_rng([SELECTED.index(dtype), len(other)])
+
+    def drawn(dtype: str, shape: tuple[int, ...] = (20, 30)) -> np.ndarray:
+        kind = np.dtype(dtype)
+        if kind.kind == "b" or kind.itemsize > 8:
+            return random.integers(-2, 2, shape).astype(dtype)
+        size = int(np.prod(shape)) * kind.itemsize
+        return np.frombuffer(random.bytes(size), dtype).reshape(shape)
+
+    one = drawn(dtype)
+    two: Any
+    match other:
+        case "number":
+            two = 1
+        case "broadcast":
+            two = one[:, :1]
+        case "strided":
+            two = drawn(dtype, (30, 20)).T
+        case _:
+            two = drawn(other)
+    places = random.random((20, 30))
+    for condition in (places < 0.5, places[0] < 0.5, places, np.True_, False):
+        for operands in ((one, two), (two, one)):
+            with np.errstate(all="ignore"):
+                expected = np.where(condition, *operands)
+                found = np.empty_like(expected)
+                assert blocks.into(np.where)(condition, *operands, out=found) is found
+            # What is beside the ten bytes of a long double is nobody's.
+            if expected.dtype.char in "gG":
+                np.testing.assert_array_equal(found, expected)
+            else:
+                assert found.tobytes() == expected.tobytes()
+
+
 def test_blocks_of_windows_are_along_an_axis_with_long_runs_of_memory() -> None:
     x = np.zeros((1125, 20, 240), "f4")
     calls: list[Call] = [(sliding_window_view, ("0",), {"window_shape": 30, "axis": 0}),
