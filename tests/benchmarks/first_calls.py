@@ -32,6 +32,7 @@ from tests.benchmarks.contenders import clusters, load
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.works import WORKS
 
+NAME = "tests.benchmarks.first_calls"
 PLACES = "threads", "cluster"
 """Where programs run: dask's threads, and a cluster of `WORKERS` processes."""
 WORKERS = 2
@@ -100,13 +101,13 @@ def measure(work: str, dtype: str, count: int, place: str, repeat: int, run: str
 
 def _plain(found: FirstCalls, what: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="gpusched-first-") as folder:
-        found.dask.append(_process(Path(folder), [*what, "dask"])["first"])
+        found.dask.append(process(NAME, [*what, "dask"], Path(folder))["first"])
 
 
 def _fused(found: FirstCalls, what: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="gpusched-first-") as folder:
-        cold = _process(Path(folder), [*what, "gpusched"])
-        warm = _process(Path(folder), [*what, "gpusched", "--once"])
+        cold = process(NAME, [*what, "gpusched"], Path(folder))
+        warm = process(NAME, [*what, "gpusched", "--once"], Path(folder))
     for name in ("first", "second", "steady", "unused"):
         getattr(found, name).append(cold[name])
     found.warm.append(warm["first"])
@@ -119,13 +120,13 @@ def _reason(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) ->
     return f"failed: {told[-1] if told else error}"
 
 
-def _process(folder: Path, arguments: list[str]) -> dict[str, float]:
-    """Return what a fresh process prints, which knows the kernels in a folder only."""
+def process(module: str, arguments: list[str], folder: Path) -> dict[str, float]:
+    """Return what a module prints in a fresh process, which knows the kernels in a folder only."""
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
     own = {"XDG_RUNTIME_DIR": str(folder / "run"),
            "DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(folder / "kernels")}  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.first_calls", *arguments],
+        [sys.executable, "-m", module, *arguments],
         env=os.environ | own, check=True, capture_output=True, timeout=LONGEST,
     )  # fmt: skip
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -189,7 +190,7 @@ def _unused(place: str) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.first_calls",
+    parser = argparse.ArgumentParser(prog=f"python -m {NAME}",
                                      description=__doc__)  # fmt: skip
     parser.add_argument("work", choices=WORKS)
     parser.add_argument("dtype")

@@ -1,17 +1,23 @@
 """Programs of xarray's and dask's users, with gpusched and without, on dask's threads.
 
 `python -m tests.benchmarks.programs --only anomaly group-std` prints how many times longer plain
-dask takes for the same chunks: the first call, and the median of those that find their kernels.
+dask takes for the same chunks: the first call of a process, where no kernel is known, and the
+median of those that find their kernels. First calls have processes of their own, and take turns: in
+one process, whichever is not the first finds what the other has imported, and memory it had.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
+import random
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from math import nan
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -25,9 +31,12 @@ from dask._task_spec import Task
 from dask.base import collections_to_expr
 
 import gpusched
+from gpusched.store.service import client as service
 from tests.benchmarks import page, report
-from tests.benchmarks.first_calls import get_memory
+from tests.benchmarks.first_calls import get_memory, process
 
+NAME = "tests.benchmarks.programs"
+LIBRARIES = "dask", "gpusched"
 YEAR = 365
 DAYS = 10 * YEAR
 """Days of a field, which is divided into chunks of a year."""
@@ -342,8 +351,8 @@ class Timing:
     program: str
     tasks: tuple[int, int]
     """How many tasks there are in plain dask's graph, and in gpusched's."""
-    first: tuple[float, float]
-    """Of first calls: plain dask's, and gpusched's."""
+    first: tuple[float, float] = nan, nan
+    """Of the first call of a process, if measured: plain dask's, and gpusched's."""
     plain: list[float] = field(default_factory=list)
     fused: list[float] = field(default_factory=list)
 
@@ -366,20 +375,19 @@ def measure(name: str, nbytes: int, repeat: int) -> Timing:
     with gpusched.disable():
         plain = tasks_of(build())
         get_memory(nbytes)
-        first, expected = timed(build)
+        expected = build().compute()
     with gpusched.enable():
         ours = tasks_of(build())
         get_memory(nbytes)
-        first_fused, found = timed(build)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(build().compute(), expected, rtol=1e-6, atol=1e-8)
         with dask.config.set({"gpusched.fusion.tier": "fused"}):  # which waits for its kernels
             np.testing.assert_allclose(build().compute(), expected, rtol=1e-6, atol=1e-8)
-    timing = Timing(name, (plain, ours), (first, first_fused))
+    timing = Timing(name, (plain, ours))
     for _ in range(repeat):
         with gpusched.disable():
-            timing.plain.append(timed(build)[0])
+            timing.plain.append(seconds_of(build))
         with gpusched.enable():
-            timing.fused.append(timed(build)[0])
+            timing.fused.append(seconds_of(build))
     return timing
 
 
@@ -389,12 +397,40 @@ def tasks_of(array: Any) -> int:
     return sum(isinstance(node, Task) for node in dict(graph).values())
 
 
-def timed(build: Program) -> tuple[float, Any]:
-    """Return the seconds that a program takes, and its result."""
+def seconds_of(build: Program) -> float:
+    """Return the seconds that a program takes."""
     gc.collect()
     start = perf_counter()
-    result = build().compute()
-    return perf_counter() - start, result
+    build().compute()
+    return perf_counter() - start
+
+
+def first_calls(name: str, megabytes: int, repeat: int) -> tuple[float, float]:
+    """Return the seconds of first calls, plain dask's and gpusched's, medians of fresh processes.
+
+    They take turns, in a random order. gpusched's find no kernel, and start the compile service.
+    """
+    found: dict[str, list[float]] = {library: [] for library in LIBRARIES}
+    order = random.Random(0)
+    for _ in range(repeat):
+        for library in order.sample(LIBRARIES, len(LIBRARIES)):
+            arguments = ["--first-call", library, "--only", name, "--megabytes", str(megabytes)]
+            with tempfile.TemporaryDirectory(prefix="gpusched-first-") as folder:
+                found[library].append(process(NAME, arguments, Path(folder))["first"])
+    plain, fused = (median(found[library]) for library in LIBRARIES)
+    return plain, fused
+
+
+def first_call(library: str, name: str, nbytes: int) -> float:
+    """Return the seconds of a call in this process, which has made none before."""
+    if library == "gpusched":
+        gpusched.enable()
+    build = PROGRAMS[name](nbytes)
+    get_memory(nbytes)
+    try:
+        return seconds_of(build)
+    finally:
+        service.stop()
 
 
 def rows_of(names: list[str], megabytes: list[int], repeat: int) -> Iterator[str]:
@@ -402,18 +438,26 @@ def rows_of(names: list[str], megabytes: list[int], repeat: int) -> Iterator[str
     with dask.config.set(scheduler="threads"):
         for name in names:
             first, *others = (measure(name, size << 20, repeat) for size in megabytes)
+            first.first = first_calls(name, megabytes[0], repeat)
             yield " ".join([str(first), *(f"{each.ratio:.2f} |" for each in others)])
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.programs",
+    parser = argparse.ArgumentParser(prog=f"python -m {NAME}",
                                      description=__doc__)  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--megabytes", nargs="+", type=int, default=[300],
                         help="sizes of the inputs (default 300)")  # fmt: skip
     parser.add_argument("--repeat", type=int, default=3, help="timings of each (default 3)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the table there")
+    parser.add_argument("--first-call", choices=LIBRARIES,
+                        help="make this call of one program, and print its seconds")  # fmt: skip
     options = parser.parse_args(arguments)
+    if options.first_call:
+        with dask.config.set(scheduler="threads"):
+            name, size = options.only[0], options.megabytes[0]
+            print(json.dumps({"first": first_call(options.first_call, name, size << 20)}))
+        return 0
     others = [f"ratio, {size:,} MB" for size in options.megabytes[1:]]
     columns = ["program", "dask's tasks", "gpusched's", "dask, s", "gpusched, s", "ratio",
                "first calls", *others]  # fmt: skip
@@ -421,8 +465,8 @@ def main(arguments: list[str]) -> int:
     for row in rows_of(options.only, options.megabytes, options.repeat):
         print(row, file=sys.stderr, flush=True)
         rows.append(row)
-    header = report.header("tests.benchmarks.programs", arguments)
-    page.show("\n".join(rows) + f"\n\n{header}", options.write, "tests.benchmarks.programs")
+    header = report.header(NAME, arguments)
+    page.show("\n".join(rows) + f"\n\n{header}", options.write, NAME)
     return 0
 
 

@@ -237,22 +237,22 @@ def test_blocks_of_few_rows_are_along_an_axis_that_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("ends", "along"),
-    [([chunk.max], 0), ([chunk.max, reductions.mean_chunk], 0), ([chunk.max] * 3, 1),
-     ([reductions.moment_chunk], 1), ([chunk.max, reductions.moment_chunk], 1)],
+    ("ends", "length", "along"),
+    [([chunk.max], 400, 0), ([chunk.max], 2000, 1), ([chunk.max, reductions.mean_chunk], 400, 0),
+     ([chunk.max] * 3, 400, 1), ([reductions.moment_chunk], 400, 1)],
 )  # fmt: skip
 def test_rows_that_are_reduced_suffice_for_what_is_joined(
-    ends: list[Any], along: int, monkeypatch: pytest.MonkeyPatch
+    ends: list[Any], length: int, along: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of eight rows: long runs of memory, but the more to join the more there is left."""
     monkeypatch.setattr(division, "TILE", 1 << 12)
-    x = np.random.default_rng(0).random((400, 4, 128))
+    x = np.random.default_rng(0).random((length, 4, 128))
     calls: list[Call] = [(np.subtract, ("0", "0"), {})]
     calls += [(end, ("1",), {"axis": (0,), "keepdims": True}) for end in ends]
     outputs = tuple(range(2, 2 + len(ends)))
     found = division.Division.of(steps_of(calls, 1), outputs, {0: x})
     assert isinstance(found, division.Division)
-    assert (found.length, found.rows) == ((400, 8), (4, 1))[along]
+    assert (found.length, found.rows) == ((length, 8), (4, 1))[along]
     assert on_blocks(calls, [x], outputs)
 
 
