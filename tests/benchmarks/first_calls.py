@@ -190,8 +190,7 @@ def _unused(place: str) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog=f"python -m {NAME}",
-                                     description=__doc__)  # fmt: skip
+    parser = argparse.ArgumentParser(prog=f"python -m {NAME}", description=__doc__)
     parser.add_argument("work", choices=WORKS)
     parser.add_argument("dtype")
     parser.add_argument("count", type=int, help="elements")

@@ -443,8 +443,7 @@ def rows_of(names: list[str], megabytes: list[int], repeat: int) -> Iterator[str
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog=f"python -m {NAME}",
-                                     description=__doc__)  # fmt: skip
+    parser = argparse.ArgumentParser(prog=f"python -m {NAME}", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--megabytes", nargs="+", type=int, default=[300],
                         help="sizes of the inputs (default 300)")  # fmt: skip

@@ -35,12 +35,12 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.graph.functions.known import exact_for, plain_for
-from gpusched.graph.functions.reductionsteps import after
 from gpusched.graph.running.division import (
     ORDER,
     Division,
     Steps,
     is_elementwise,
+    joining,
     makes_windows,
     reduces,
 )
@@ -240,7 +240,7 @@ def _where(condition: Any, one: Any, other: Any, out: np.ndarray) -> np.ndarray:
     where the condition, an integer then, is 1, and of ``other`` where it is 0.
     """
     condition = np.asarray(condition, bool)
-    one, other = (_as_dtype(value, out.dtype) for value in (one, other))
+    one, other = (np.asarray(value).astype(out.dtype, copy=False) for value in (one, other))
     integers = _INTEGERS.get(out.dtype.itemsize)
     if integers is None:
         np.copyto(out, other)
@@ -251,16 +251,6 @@ def _where(condition: Any, one: Any, other: Any, out: np.ndarray) -> np.ndarray:
     np.multiply(bits, condition.view(np.int8), out=bits)
     np.bitwise_xor(bits, other.view(integers), out=bits)
     return out
-
-
-def _as_dtype(value: Any, dtype: np.dtype) -> np.ndarray:
-    """Return an array or number in the dtype that a result of it has."""
-    array = np.asarray(value)
-    if array.dtype == dtype:
-        return array
-    converted = np.empty(array.shape, dtype)
-    np.copyto(converted, value, casting="unsafe")
-    return converted
 
 
 _INTEGERS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
@@ -417,7 +407,7 @@ class _Run:
             return {name: np.concatenate([each[name] for each in results], axis) for name in names}
         if register not in self._division.ends:
             return results[0]
-        joins = after(plain_for(step.function), step.kwargs)[0]
+        joins = joining(step)
         axes = step.kwargs["axis"]
         options = {k: step.kwargs[k] for k in _PASSED.get(joins.__name__, ()) if k in step.kwargs}
         given: Any = results

@@ -83,7 +83,12 @@ def reduces(step: ProgramStep) -> bool:
     if not all(type(axis) is int and axis >= 0 for axis in axes):
         return False
     single = len(step.args) == 1 and type(step.args[0]) is Register
-    return single and bool(after(plain_for(step.function), options))
+    return single and joining(step) is not None
+
+
+def joining(step: ProgramStep) -> Any:
+    """Return what joins results of a first step of a reduction; None if the call is none."""
+    return next(iter(after(plain_for(step.function), step.kwargs)), None)
 
 
 def makes_windows(step: ProgramStep) -> bool:
@@ -182,7 +187,6 @@ class Division:
             if rows < shape[axis] and (rows * inner <= most or not kept):
                 short = rows * math.prod(shape[axis + 1 :]) < RUN
                 fits.append((short, max(rows * inner, most), axis, rows))
-        joined = {k: after(plain_for(s.function), s.kwargs)[0] for k, s in steps if reduces(s)}
         first: Division | None = None
         for short, _, axis, rows in sorted(fits):
             if first is not None and short:
@@ -191,7 +195,8 @@ class Division:
             if along is None:
                 continue
             found = cls(along.known, shape[axis], rows, along.axes, frozenset(along.ends))
-            weight = sum(MOMENTS if joined[k] is moment_combine else 1 for k in along.ends)
+            ends = [step for register, step in steps if register in along.ends]
+            weight = sum(MOMENTS if joining(step) is moment_combine else 1 for step in ends)
             if rows >= LEFT * weight and weight * size <= MOST_LEFT * tile * rows:
                 return found
             first = first or found
