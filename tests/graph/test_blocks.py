@@ -147,6 +147,44 @@ def test_operands_with_more_axes_than_the_largest() -> None:
         on_blocks([*calls, (np.add, ("0", 2.0), {})], [x, weights], (2, 3, 4))
 
 
+def test_new_axes_of_operands() -> None:
+    """Their stride is 0, of a length of 1; no element is at several places."""
+    rows = VALUES.reshape(-1, 16)
+    calls: list[Call] = [
+        (operator.sub, ("0", "1"), {}), (operator.mul, ("2", "2"), {}),
+        (chunk.sum, ("3",), {"axis": (1,), "keepdims": True}),
+    ]  # fmt: skip
+    assert on_blocks(calls, [rows[None], rows])
+    assert on_blocks(calls, [rows[None], rows], (3, 4))
+    assert on_blocks(calls[:2], [rows[None], rows[None]])
+
+
+def test_runs_that_follow_each_other() -> None:
+    """What is known of the results of one run is of no effect on others, nor is their memory."""
+    calls: list[Call] = [
+        (operator.mul, ("0", "1"), {}), (np.add, ("2", "0"), {}), (operator.truediv, ("3", 3), {}),
+    ]  # fmt: skip
+    steps, outputs = steps_of(calls, 2), (3, 4)
+    ((_, made),) = parts(steps, outputs)
+    assert made is not None
+    inputs = [
+        (x.astype(dtype), other) for dtype in ("f8", "f4", "i4", "f4")
+        for other in (2, 2.0, np.float32(2), np.float64(2), np.arange(3.0))
+        for x in (np.arange(3000).reshape(-1, 3), np.arange(3600).reshape(-1, 3),
+                  np.arange(4200).reshape(-1, 7, 3))
+    ]  # fmt: skip
+    pairs = []
+    for x, other in inputs + inputs[::-1]:
+        for _ in range(2):
+            expected, found = ([x, other, None, None, None] for _ in range(2))
+            call_each(steps, last_uses([s.registers for _, s in steps], set(outputs)), expected)
+            assert made.run(found)
+            pairs += [(found[k], expected[k]) for k in outputs]
+    for one, other in pairs:
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
 def test_what_is_refused() -> None:
     ends: Call = (chunk.sum, ("1",), {"axis": (0,), "keepdims": True, "dtype": "f8"})
     chain: list[Call] = [(operator.mul, ("0", 0.5), {}), ends]

@@ -21,7 +21,7 @@ blocks are along an axis that is reduced, dask's own step joins what is left of 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -131,6 +131,10 @@ class Blocks:
     """Smaller ones of the same calls, for arrays that are refused here, if there are any."""
     reported: bool = False
     """Whether NumPy has had errors to report: it reports them for each call, not for each block."""
+    results: tuple[Any, Mapping[int, Any]] = ((), {})
+    """Of the run before: dtypes and shapes of what it was given, and those of results, by register.
+    NumPy's functions choose a dtype by those of their operands alone, so that the first block of
+    the next chunk has memory that was used before, too."""
 
     @classmethod
     def of(cls, steps: Steps, where: slice, outputs: tuple[int, ...],
@@ -212,9 +216,13 @@ class Blocks:
         division = Division.of(steps, self.outputs, given)
         if isinstance(division, Reason):
             return division
-        results = _Run(steps, self, division).results()
+        kinds = tuple(map(_kind, division.values.values())), division.rows
+        known, made = self.results
+        run = _Run(steps, self, division, dict(made) if known == kinds else {})
+        results = run.results()
         if isinstance(results, Reason):
             return results
+        self.results = kinds, run.made
         for register, value in results.items():
             found[register] = value
         return None
@@ -284,17 +292,22 @@ def into(function: Any) -> Callable[..., Any] | None:
     return function if isinstance(function, np.ufunc) else _INTO.get(function)
 
 
-class _Run:
-    """One run of some calls on blocks: its results, and the buffers of what is between."""
+def _kind(value: Any) -> Any:
+    """Return what dtypes and shapes of results depend on."""
+    return (value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value)
 
-    def __init__(self, steps: Steps, calls: Blocks, division: Division) -> None:
+
+class _Run:
+    """One run of some calls on blocks, and its results."""
+
+    def __init__(
+        self, steps: Steps, calls: Blocks, division: Division, made: dict[int, Any]
+    ) -> None:
         self._steps = list(zip(steps, calls.last_uses, strict=True))
         self._calls = calls
         self._division = division
-        self._spare: dict[Any, list[np.ndarray]] = {}
-        """Arrays that nobody reads any more, by dtype and shape."""
-        self._made: dict[int, Any] = {}
-        """By register: dtype and shape of what a call has returned for the first block."""
+        self.made = made
+        """By register: dtype and shape of what a call returns for all blocks but the last."""
         self._whole: dict[int, np.ndarray] = {}
         """Outputs that are arrays of all blocks."""
         self._parts: dict[int, list[Any]] = {}
@@ -331,11 +344,10 @@ class _Run:
             return getattr(value, "flags", _ORDERED).c_contiguous or self._calls.has_windows
         whole = self._whole.get(register)
         if whole is None:
-            shape = (*value.shape[:axis], self._division.length, *value.shape[axis + 1 :])
             if value.flags.c_contiguous:
-                whole = HOST.empty(shape, value.dtype)
+                whole = self._new(register, value.shape, value.dtype)
             elif self._calls.has_windows:
-                whole = np.empty_like(value, shape=shape)
+                whole = np.empty_like(value, shape=_with(value.shape, axis, self._division.length))
             else:
                 return False
             self._whole[register] = whole
@@ -344,18 +356,20 @@ class _Run:
             there[...] = value
         return True
 
+    def _new(self, register: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Return memory for an output of all blocks, by what it is of one."""
+        return HOST.empty(_with(shape, self._division.axes[register], self._division.length), dtype)
+
     def _block(self, where: slice) -> dict[int, Any] | None:
         """Return what the calls return for a block; None if they may reduce complex numbers."""
         local: Any = {k: self._cut(k, value, where) for k, value in self._division.values.items()}
-        owned: dict[int, np.ndarray] = {}
         for (register, step), dying in self._steps:
             if register not in local:
                 if self._is_complex(step, local):
                     return None
-                local[register] = self._call(register, step, local, owned, where)
+                local[register] = self._call(register, step, local, where)
             for gone in dying:
                 local.pop(gone)
-                self._release(owned.pop(gone, None), local, owned)
         return local
 
     def _is_complex(self, step: ProgramStep, local: Any) -> bool:
@@ -366,37 +380,25 @@ class _Run:
         axis = self._division.axes.get(register)
         return value if axis is None else value[_at(axis, where)]
 
-    def _call(self, register: int, step: ProgramStep, local: Any, owned: dict[int, np.ndarray],
-              where: slice) -> Any:  # fmt: skip
-        """Call a function; to write where its result belongs, or to an array that nobody reads."""
-        made = self._made.get(register)
-        write = None if made is None else into(step.function)
-        # The last block may be smaller than those before.
-        if made is None or write is None or where.stop - where.start != self._division.rows:
+    def _call(self, register: int, step: ProgramStep, local: Any, where: slice) -> Any:
+        """Call a function; to write where its result belongs, or to memory that was used before."""
+        write = into(step.function) if register in self.made else None
+        if write is None:
             found = step.call(step.function, local)
             # In another order, what is made of it may be computed sooner.
             ordered = type(found) is np.ndarray and found.flags.c_contiguous
-            if made is None and ordered and is_elementwise(step):
-                self._made[register] = found.dtype, found.shape
+            if ordered and is_elementwise(step) and where.start == 0:
+                self.made[register] = found.dtype, found.shape
             return found
-        whole = self._whole.get(register)
-        if whole is not None:
-            out = whole[_at(self._division.axes[register], where)]
+        dtype, shape = self.made[register]
+        axis = self._division.axes[register]
+        if register in self._calls.outputs:
+            if register not in self._whole:
+                self._whole[register] = self._new(register, shape, dtype)
+            out = self._whole[register][_at(axis, where)]
         else:
-            spare = self._spare.get(made)
-            owned[register] = out = spare.pop() if spare else HOST.empty(made[1], made[0])
+            out = HOST.empty(_with(shape, axis, where.stop - where.start), dtype)
         return step.call(partial(write, out=out), local)
-
-    def _release(self, buffer: np.ndarray | None, local: dict[int, Any],
-                 owned: dict[int, np.ndarray]) -> None:  # fmt: skip
-        """Keep an array for other results, or leave it to what shows it."""
-        if buffer is None:
-            return
-        heir = next((k for k, value in local.items() if _shows(value, buffer)), None)
-        if heir is None:
-            self._spare.setdefault((buffer.dtype, buffer.shape), []).append(buffer)
-        else:
-            owned[heir] = buffer
 
     def _joined(self, register: int, step: ProgramStep, results: list[Any]) -> Any:
         """Return an output of what it is of the blocks, in dask's form of a reduction's results."""
@@ -432,6 +434,11 @@ _PASSED = {"sum": ("dtype",), "prod": ("dtype",), "moment_combine": ("order",)}
 """Options of a first step that the step after it has, too."""
 
 
+def _with(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
+    """Return a shape with another length of an axis."""
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
 def _at(axis: int, where: slice) -> tuple[slice, ...]:
     """Return the index of some positions along an axis."""
     return (*[slice(None)] * axis, where)
@@ -444,14 +451,3 @@ def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
         and one.strides == other.strides
         and one.dtype == other.dtype
     )
-
-
-def _shows(value: Any, buffer: np.ndarray) -> bool:
-    """Return whether a value is an array, or a view of it."""
-    if isinstance(value, dict):
-        return any(_shows(each, buffer) for each in value.values())
-    while isinstance(value, np.ndarray):
-        if value is buffer:
-            return True
-        value = value.base
-    return False

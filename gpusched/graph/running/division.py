@@ -141,7 +141,7 @@ class Division:
         given = [value for value in values.values() if np.ndim(value)]
         tile = TILE * (WIDE if windows > 1 else 1)
         # One number that is shown everywhere, as `zeros` of dask's is, may be as large as windows.
-        arrays = [array for array in given if all(array.strides)]
+        arrays = [array for array in given if not _repeats(array)]
         shape = _shape(arrays)
         size = math.prod(shape) * windows
         if size < 4 * tile:
@@ -208,6 +208,13 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return type(value) is np.ndarray and value.dtype.kind in KINDS and value.dtype.isnative
     return isinstance(value, bool | int | float | complex | np.generic)
+
+
+def _repeats(array: np.ndarray) -> bool:
+    """Return whether an array shows the same elements at several places."""
+    return any(
+        length > 1 and not step for length, step in zip(array.shape, array.strides, strict=True)
+    )
 
 
 def _shape(arrays: list[np.ndarray]) -> tuple[int, ...]:
