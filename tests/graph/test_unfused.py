@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.backends import cache
+from gpusched.backends import buffer_pool, cache
 from gpusched.breaks import Reason
 from gpusched.emit.operations import OPERATIONS, has
 from gpusched.graph.functions.known import enforced
@@ -335,26 +335,21 @@ def test_what_a_function_hands_through_is_not_written_to() -> None:
         assert bits(found) == bits(whole(calls, [x])[-1])
 
 
-def test_inputs_stay_as_they_are_and_buffers_are_used_again() -> None:
-    x = np.linspace(0, 1, 40 * SMALL)
+def test_inputs_stay_as_they_are_and_buffers_are_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(division, "TILE", buffer_pool.SMALLEST // 8)
+    x = np.linspace(0, 1, 20 * division.TILE + ALIGNED)
     before = x.copy()
-    made: list[int] = []
     calls: Calls = [(operator.add, ("0", 1)), (operator.mul, ("1", 2)), (operator.sub, ("2", 3)),
                     (operator.mul, ("3", 4)), (operator.neg, ("4",))]  # fmt: skip
-    empty = blocks.HOST.empty
-
-    class Counting:
-        @staticmethod
-        def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-            made.append(int(np.prod(shape)))
-            return empty(shape, dtype)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "HOST", Counting)
-        (found,) = run(calls, [x])
+    buffer_pool.pool.clear()
+    reset_statistics()
+    (found,) = run(calls, [x])
+    # The result, and what two calls that follow each other make of a block.
+    assert statistics().buffers_made == 3
     assert bits(found) == bits(whole(calls, [x])[-1])
     assert bits(x) == bits(before)
-    assert sorted(made) == [SMALL, SMALL, x.size]
 
 
 def test_errors_are_reported_once_for_each_call_and_tiles_are_not_tried_again() -> None:
