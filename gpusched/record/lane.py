@@ -274,7 +274,15 @@ class Lane(NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Any:
         if type(index) is Lane and index.dtype == bool:
             return RULES[getitem](self, index)
-        return self._like(self.whole[self._index(index)])
+        found = self._like(self.whole[self._index(index)])
+        given = index if type(index) is tuple else (index,)
+        number = not found.ndim and all(each is not ... for each in given)
+        return found.unchanging() if number else found
+
+    def unchanging(self) -> Any:
+        """Return another lane of the same elements, whatever is written to this one: a copy."""
+        whole = self.whole
+        return self._like(LazyChunk(whole._recorder, whole.held, view=whole._view))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         chosen = type(value) in FOREIGN
