@@ -240,6 +240,19 @@ def test_polynomials_are_those_of_each_lane() -> None:
     assert at_once
 
 
+@pytest.mark.parametrize("number", [lambda v: v.sum() * 300, lambda v: len(v[v > 0.1]) * 100])
+def test_numbers_that_a_dtype_does_not_have_are_an_error(number: Any) -> None:
+    def assigned(v: Any) -> Any:
+        out = np.zeros(3, "i1")
+        out[0] = number(v)
+        return out
+
+    x = da.from_array(ARRAY, chunks=CHUNKS)
+    made = da.apply_along_axis(assigned, 0, x, dtype="i1", shape=(3,))
+    with pytest.raises(OverflowError):
+        made.compute(scheduler="sync")
+
+
 def steps(x: Any) -> Any:
     if np.isnan(x):
         return -1
