@@ -28,16 +28,20 @@ class PythonNumber:
     ----------
     lane
         The numbers, of int64, float64 or bool, as a number of lanes.
+    most
+        How large integers may be: those beyond int64, which Python has, are not recorded.
 
     Notes
     -----
     It computes with Python's numbers as these do, and takes the dtype of NumPy's that it meets.
     """
 
-    __slots__ = ("lane",)
+    __slots__ = ("lane", "most")
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, lane: Lane, most: int = 1) -> None:
+        self.lane, self.most = lane, most
+        if lane.dtype == np.int64 and most > np.iinfo(np.int64).max:
+            stop(GraphBreak.DTYPE("computes integers that may be beyond int64"))
 
     def _with(self, operation: Callable[..., Any], other: Any, swapped: bool = False) -> Any:
         if isinstance(other, Lane | Picked | LazyChunk | np.ndarray | np.generic):
@@ -48,20 +52,25 @@ class PythonNumber:
         truths = operation in _OF_TRUTHS
         given = other._numbers(truths) if type(other) is PythonNumber else other
         own = self._numbers(truths)
-        return PythonNumber(operation(given, own) if swapped else operation(own, given))
+        found = operation(given, own) if swapped else operation(own, given)
+        if found.dtype != np.int64:
+            return PythonNumber(found)
+        size = other.most if type(other) is PythonNumber else abs(other)
+        multiplies = operation is operator.mul
+        return PythonNumber(found, self.most * size if multiplies else self.most + size + 1)
 
     def _numbers(self, truths: bool = False) -> Any:
         """Return the numbers, of int64 where they are truths, unless these are computed with."""
         return self.lane.astype(int) if self.lane.dtype == bool and not truths else self.lane
 
     def __neg__(self) -> Any:
-        return PythonNumber(-self._numbers())
+        return PythonNumber(-self._numbers(), self.most)
 
     def __pos__(self) -> Any:
-        return PythonNumber(self._numbers())
+        return PythonNumber(self._numbers(), self.most)
 
     def __abs__(self) -> Any:
-        return PythonNumber(abs(self._numbers()))
+        return PythonNumber(abs(self._numbers()), self.most)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return getattr(ufunc, method)(*_beside_each_other(inputs), **kwargs)
@@ -157,7 +166,7 @@ class Picked(NDArrayOperatorsMixin):
     def size(self) -> PythonNumber:
         """How many there are."""
         found: Any = np.count_nonzero(self.mask, axis=None)
-        return PythonNumber(found)
+        return PythonNumber(found, self.mask.size)
 
     @property
     def shape(self) -> tuple[PythonNumber]:

@@ -162,6 +162,7 @@ REFUSED: list[Callable[[Any], Any]] = [
     lambda v: sum(v[v > 0.1]),
     lambda v: np.ones(len(v[v > 0.1])).sum(),
     lambda v: 1 / len(v[v > 0.1]),
+    lambda v: len(v[v > 0.1]) * 10**18 * 10 / 7,
     lambda v: np.diff(v[v > 0.1]).sum(),
 ]
 
