@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import SUPPORTED
-from gpusched.plan.expression import UnfusibleError
+from gpusched.plan.expression import UnfusibleError, UnrecordableError
 from gpusched.record.chosen import as_mask, chosen
 from gpusched.record.chunk import LazyChunk, operand, parts_within
 from gpusched.record.compound import Box, Compound
@@ -31,6 +31,8 @@ def _assign(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> Non
     if not chunk.whole._fresh or not chunk.shape:
         recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
     index = as_mask(recorder, chunk, index)
+    if type(value) is LazyChunk and value._scalar and type(index) is not LazyChunk:
+        check_number(value.dtype, chunk.dtype)
     view, real = chosen(value), chunk.dtype.kind != "c"
     mine = type(index) is LazyChunk and index.shape == chunk.shape and real
     if view is not None and mine and index._node is view.mask:
@@ -46,6 +48,17 @@ def _assign(recorder: Recorder, chunk: LazyChunk, index: Any, value: Any) -> Non
         number = _converted(recorder, chunk, value)
         chunk._node = recorder.apply("where", (mask._node, number, chunk._node), chunk.dtype)
     changed(recorder, chunk)
+
+
+def check_number(given: np.dtype, dtype: np.dtype) -> None:
+    """End the recording where NumPy may not have a number in the dtype that it is assigned to.
+
+    It makes an integer of Python's of the number, and raises an error if the dtype has no such one.
+    Kernels report that of floats that no int64 is, and of nothing else.
+    """
+    reported = given.kind == "f" and dtype == np.int64
+    if dtype.kind in "iu" and not reported and not np.can_cast(given, dtype, "safe"):
+        raise UnrecordableError(GraphBreak.DTYPE(f"assigns a number of {given} to {dtype}"))
 
 
 def changed(recorder: Recorder, chunk: LazyChunk) -> None:

@@ -25,6 +25,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.floatingpoint import enforced
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import changed, items
+from gpusched.record.assignments import check_number
 from gpusched.record.branches import has_numpys_bits
 from gpusched.record.chunk import DEFERRED, LazyChunk
 from gpusched.record.handlers import is_integer
@@ -274,11 +275,21 @@ class Lane(NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Any:
         if type(index) is Lane and index.dtype == bool:
             return RULES[getitem](self, index)
-        return self._like(self.whole[self._index(index)])
+        found = self._like(self.whole[self._index(index)])
+        given = index if type(index) is tuple else (index,)
+        number = not found.ndim and all(each is not ... for each in given)
+        return found.unchanging() if number else found
+
+    def unchanging(self) -> Any:
+        """Return another lane of the same elements, whatever is written to this one: a copy."""
+        whole = self.whole
+        return self._like(LazyChunk(whole._recorder, whole.held, view=whole._view))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         chosen = type(value) in FOREIGN
         value = value.for_places(index) if chosen else value
+        if type(value) is Lane and not value.ndim and (chosen or type(index) is not Lane):
+            check_number(value.dtype, self.dtype)
         self._spread_for(index, value)
         if type(index) is Lane:
             many = np.ndim(value) and not chosen

@@ -163,7 +163,7 @@ def _windows(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
 def _convolved(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
     """Convolve two vectors, by sums of products within windows."""
     given = inspect.signature(function).bind(*args, **kwargs).arguments
-    long, short, mode = given["a"], given["v"], given.get("mode", "full")
+    long, short, mode = as_operand(given["a"]), as_operand(given["v"]), given.get("mode", "full")
     if np.ndim(long) != 1 or np.ndim(short) != 1 or mode not in ("full", "same", "valid"):
         stop(GraphBreak.OPTION("calls convolve of lanes with options"))
     if len(short) > len(long):
@@ -264,12 +264,19 @@ def _shared(value: Any) -> Any:
 
 
 def _fitted(lane: Lane, function: Any, args: Any, kwargs: Any) -> Any:
-    """Fit polynomials, of which NumPy fits as many as there are columns."""
+    """Fit polynomials, of which NumPy fits as many as there are columns.
+
+    Not those that have no finite result: an infinity is in the scale that LAPACK has for all.
+    """
+    if lane.dtype.kind not in "biuf":
+        stop(GraphBreak.DTYPE(f"fits polynomials to {lane.dtype}"))
     if len(args) != 3 or kwargs or args[1] is not lane or lane.ndim != 1 or lanes_in(args[::2]):
         stop(GraphBreak.OPTION("fits polynomials to lanes with options"))
     hidden = lane.whole.shape[: lane.hidden]
     columns = lane.whole.reshape(-1, lane.size).T
-    found = function(args[0], columns, args[2])
+    finite = np.isfinite(columns).all(axis=0)
+    found = function(args[0], np.where(finite, columns, lane.dtype.type(0)), args[2])
+    found = np.where(finite, found, np.nan)
     return lane._like(found.T.reshape(*hidden, found.shape[0]))
 
 

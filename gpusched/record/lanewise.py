@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import UnfusibleError, UnrecordableError
+from gpusched.plan.plan import changed
 from gpusched.record import lanerules  # noqa: F401  which fills RULES
 from gpusched.record.chunk import LazyChunk, was_own
 from gpusched.record.handlers import HANDLERS, is_integer
@@ -85,7 +87,8 @@ def result_of(ways: list[Any], hidden: tuple[int, ...], dtype: Any = None,
     ndim
         How many axes a lane of it has, if that is known.
     """
-    ways = [(way, v.lane if type(v) is PythonNumber else v) for way, v in ways]
+    numbers = partial(changed, change=lambda v: v.lane if type(v) is PythonNumber else v)
+    ways = [(way, numbers(v)) for way, v in ways]
     ways = [(way, array_of_lanes(v) if type(v) in (list, tuple) else v) for way, v in ways]
     if len({(np.shape(v), dtype or np.result_type(_array(v))) for _, v in ways}) > 1:
         stop(GraphBreak.OWN_DECIDES("gives for some lanes what it does not give for others"))

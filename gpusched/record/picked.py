@@ -9,7 +9,7 @@ the lane, where others are such that they change nothing.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,22 +22,26 @@ from gpusched.record.reductions import report_if_any
 
 
 class PythonNumber:
-    """A number of Python's that differs from lane to lane, such as a length.
+    """A number of Python's that differs from lane to lane, such as a length, or a truth.
 
     Parameters
     ----------
     lane
-        The numbers, of int64 or float64, as a number of lanes.
+        The numbers, of int64, float64 or bool, as a number of lanes.
+    most
+        How large integers may be: those beyond int64, which Python has, are not recorded.
 
     Notes
     -----
     It computes with Python's numbers as these do, and takes the dtype of NumPy's that it meets.
     """
 
-    __slots__ = ("lane",)
+    __slots__ = ("lane", "most")
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, lane: Lane, most: int = 1) -> None:
+        self.lane, self.most = lane, most
+        if lane.dtype == np.int64 and most > np.iinfo(np.int64).max:
+            stop(GraphBreak.DTYPE("computes integers that may be beyond int64"))
 
     def _with(self, operation: Callable[..., Any], other: Any, swapped: bool = False) -> Any:
         if isinstance(other, Lane | Picked | LazyChunk | np.ndarray | np.generic):
@@ -45,19 +49,41 @@ class PythonNumber:
         divides = operation in (operator.truediv, operator.floordiv, operator.mod)
         if divides and (swapped or type(other) is PythonNumber or not other):
             stop(GraphBreak.OWN_DECIDES("divides by a number of Python's that may be zero"))
-        given = other.lane if type(other) is PythonNumber else other
-        found = operation(given, self.lane) if swapped else operation(self.lane, given)
-        return found if found.dtype == bool else PythonNumber(found)
+        truths = operation in _OF_TRUTHS
+        given = other._numbers(truths) if type(other) is PythonNumber else other
+        own = self._numbers(truths)
+        found = operation(given, own) if swapped else operation(own, given)
+        if found.dtype != np.int64:
+            return PythonNumber(found)
+        size = other.most if type(other) is PythonNumber else abs(other)
+        multiplies = operation is operator.mul
+        return PythonNumber(found, self.most * size if multiplies else self.most + size + 1)
+
+    def _numbers(self, truths: bool = False) -> Any:
+        """Return the numbers, of int64 where they are truths, unless these are computed with."""
+        return self.lane.astype(int) if self.lane.dtype == bool and not truths else self.lane
+
+    def __neg__(self) -> Any:
+        return PythonNumber(-self._numbers(), self.most)
+
+    def __pos__(self) -> Any:
+        return PythonNumber(self._numbers(), self.most)
+
+    def __abs__(self) -> Any:
+        return PythonNumber(abs(self._numbers()), self.most)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        others = [each for each in inputs if hasattr(type(each), "dtype")]
-        dtype = np.result_type(*[each.dtype for each in others]) if others else None
-        given = [each.beside(dtype) if type(each) is PythonNumber else each for each in inputs]
-        return getattr(ufunc, method)(*given, **kwargs)
+        return getattr(ufunc, method)(*_beside_each_other(inputs), **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func is not np.where or len(args) != 3 or kwargs:
+            stop(GraphBreak.NO_KERNEL(f"calls {func.__name__} of numbers of Python's"))
+        condition, *sides = args
+        return func(*_beside_each_other([condition]), *_beside_each_other(sides))
 
     def beside(self, dtype: np.dtype | None) -> Lane:
         """Return the numbers as NumPy takes Python's beside others of a dtype."""
-        if dtype is None or dtype.kind == "b" or dtype == self.lane.dtype:
+        if dtype is None or dtype.kind == "b" or self.lane.dtype in (dtype, bool):
             return self.lane
         if dtype.char in "fd":
             return self.lane.astype(dtype)
@@ -76,12 +102,28 @@ class PythonNumber:
 
     __int__ = __float__ = __index__ = __str__ = __format__ = __hash__ = __iter__ = _stop
     __round__ = __repr__ = __reduce__ = __pow__ = __rpow__ = __getattr__ = _stop
+    __invert__ = __divmod__ = __rdivmod__ = __lshift__ = __rlshift__ = __rshift__ = _stop
+    __rrshift__ = __matmul__ = __rmatmul__ = __trunc__ = __floor__ = __ceil__ = _stop
+
+
+def _beside_each_other(operands: Sequence[Any]) -> list[Any]:
+    """Return operands as NumPy takes Python's numbers beside others."""
+    others = [each.dtype for each in operands if hasattr(type(each), "dtype")]
+    dtype = np.result_type(*others) if others else None
+    return [each.beside(dtype) if type(each) is PythonNumber else each for each in operands]
+
+
+_COMPARING = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+_COMBINING = (operator.and_, operator.or_, operator.xor)
+_COMPUTING = (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv,
+              operator.mod)  # fmt: skip
+_OF_TRUTHS = (*_COMPARING, *_COMBINING)
+"""What Python does with truths; for others, it takes them for numbers."""
 
 
 def _operators() -> None:
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "le", "gt", "ge", "eq",
-                 "ne"):  # fmt: skip
-        operation = getattr(operator, name)
+    for operation in (*_COMPARING, *_COMBINING, *_COMPUTING):
+        name = operation.__name__.rstrip("_")
 
         def method(self: Any, other: Any, operation: Any = operation) -> Any:
             return self._with(operation, other)
@@ -90,7 +132,7 @@ def _operators() -> None:
             return self._with(operation, other, swapped=True)
 
         setattr(PythonNumber, f"__{name}__", method)
-        if name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+        if operation not in _COMPARING:
             setattr(PythonNumber, f"__r{name}__", swapped)
 
 
@@ -124,7 +166,7 @@ class Picked(NDArrayOperatorsMixin):
     def size(self) -> PythonNumber:
         """How many there are."""
         found: Any = np.count_nonzero(self.mask, axis=None)
-        return PythonNumber(found)
+        return PythonNumber(found, self.mask.size)
 
     @property
     def shape(self) -> tuple[PythonNumber]:
@@ -206,7 +248,8 @@ def picked(lane: Lane, mask: Lane) -> Picked:
     """Return the elements of a lane that a mask of its shape chooses."""
     if lane.dtype.char not in "fdbhilqBHIL?" or mask.shape != lane.shape:
         stop(GraphBreak.INDEX("takes elements of lanes that a mask of another shape chooses"))
-    return Picked(lane, mask)
+    mask.whole._node  # noqa: B018  as a view of a mask that is computed later would be another one
+    return Picked(lane.unchanging(), mask.unchanging())
 
 
 def length(value: Any) -> Any:

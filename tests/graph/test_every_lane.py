@@ -82,6 +82,14 @@ def counting(v: Any) -> Any:
     return n
 
 
+def turned(v: Any) -> Any:
+    out = v.copy()
+    first = out[0]
+    for k in range(3):
+        out[k], out[-1 - k] = out[-1 - k], out[k]
+    return out + first
+
+
 def mann_kendall(v: Any) -> Any:
     rises = 0
     for k in range(len(v) - 1):
@@ -120,6 +128,7 @@ ALONG: list[Callable[[Any], Any]] = [
     lambda v: np.abs(np.fft.rfft(v))[1:5],
     lambda v: np.convolve(v, TABLE[:5], mode="same"),
     lambda v: np.convolve(v, TABLE[:4]),
+    lambda v: np.convolve([1, 2, 1], v, "valid"),
     lambda v: np.convolve(TABLE[:4], v, "valid"),
     lambda v: np.interp(np.linspace(-0.1, 1.1, 7), TABLE, v),
     lambda v: np.interp(v, TABLE, TABLE**2),
@@ -137,6 +146,7 @@ ALONG: list[Callable[[Any], Any]] = [
     lambda v: 1.0 if v[0] > 0.5 else v[1] + 2,
     lambda v: v.max() if (v > 0.9).any() and not (v < 0.05).any() else v.min(),
     counting,
+    turned,
     mann_kendall,
     written,
     smoothed,
@@ -219,6 +229,27 @@ def test_nothing_is_warned_of_for_other_ways() -> None:
     made = da.apply_gufunc(filled_gaps, "(t)->()", x, vectorize=True, output_dtypes=float)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        made.compute(scheduler="sync")
+
+
+def test_polynomials_are_those_of_each_lane() -> None:
+    x = ARRAY.copy()
+    x[3, 2, 2], x[4, 1, 5], x[:, 0, 0] = np.inf, np.nan, 1e9
+    found, expected, at_once = computed(lambda: along(lambda v: np.polyfit(TABLE, v, 2), x))
+    assert_alike(found, expected)
+    assert at_once
+
+
+@pytest.mark.parametrize("number", [lambda v: v.sum() * 300, lambda v: len(v[v > 0.1]) * 100])
+def test_numbers_that_a_dtype_does_not_have_are_an_error(number: Any) -> None:
+    def assigned(v: Any) -> Any:
+        out = np.zeros(3, "i1")
+        out[0] = number(v)
+        return out
+
+    x = da.from_array(ARRAY, chunks=CHUNKS)
+    made = da.apply_along_axis(assigned, 0, x, dtype="i1", shape=(3,))
+    with pytest.raises(OverflowError):
         made.compute(scheduler="sync")
 
 

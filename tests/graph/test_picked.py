@@ -67,12 +67,28 @@ def of_lengths(v: Any) -> Any:
     return v.sum() * (count - 1) / 7 + (3 * count) % 2 - (count + count) // 3
 
 
+def of_truths(v: Any) -> Any:
+    many, few = len(v[v > 0.5]) > 3, len(v[v < 0.2]) > 1
+    both = np.where(many & few, 4.0, -(len(v[v > 0.5]) - abs(-many)))
+    return (many + few) * v[0] + sum([many, few, many]) + (many * few - few) / 2 + both
+
+
+def of_what_was_chosen(v: Any) -> Any:
+    out = v.copy()
+    mask = out > 0.5
+    some, count = out[mask], len(out[mask])
+    out[:] = 0
+    mask[:] = True
+    return some.sum() + count
+
+
 def share(v: Any) -> Any:
     inside = v[(v > 0.2) & (v < 0.8)]
     return inside.prod() + (inside > 0.5).any() + np.count_nonzero(inside > 0.3) / v.size
 
 
-WITH_GAPS = [variation, middle, upper, changed, of_lengths, share,
+WITH_GAPS = [variation, middle, upper, changed, of_lengths, of_truths, share,
+             of_what_was_chosen,
              lambda v: np.exp(np.log(v[v > 0.1]).mean()),
              lambda v: len(v[v > 0.5]),
              lambda v: np.isnan(np.where(v > 0.5, -np.inf, v)[v < 1] ** 0.5).sum()]  # fmt: skip
@@ -94,9 +110,10 @@ def test_elements_that_masks_choose(function: Callable[[Any], Any], dtype: str) 
 
 def test_the_dtype_is_that_beside_a_length() -> None:
     x = ARRAY.astype("f4")
-    found, expected, at_once = computed(lambda: along(of_lengths, x))
-    assert_alike(found, expected, 1e-5)
-    assert at_once
+    for function in (of_lengths, of_truths):
+        found, expected, at_once = computed(lambda f=function: along(f, x))
+        assert_alike(found, expected, 1e-5)
+        assert at_once
 
 
 def test_integers() -> None:
@@ -136,6 +153,8 @@ REFUSED: list[Callable[[Any], Any]] = [
     lambda v: v.max() if isinstance(v[v > 0.5], np.ndarray) else v.min(),
     lambda v: v.max() if isinstance(len(v[v > 0.5]), int) else v.min(),
     lambda v: v.max() if np.isscalar(len(v[v > 0.5])) else v.min(),
+    lambda v: v.max() if (len(v[v > 0.5]) > 3) is True else v.min(),
+    lambda v: ~(len(v[v > 0.5]) > 3) * v.min(),
     lambda v: v.max() if type(v[v > 0.5]) is np.ndarray else v.min(),
     lambda v: np.sort(v[v > 0.1])[0],
     lambda v: (v[v > 0.1] + v[v > 0.2][:1]).sum(),
@@ -143,6 +162,7 @@ REFUSED: list[Callable[[Any], Any]] = [
     lambda v: sum(v[v > 0.1]),
     lambda v: np.ones(len(v[v > 0.1])).sum(),
     lambda v: 1 / len(v[v > 0.1]),
+    lambda v: len(v[v > 0.1]) * 10**18 * 10 / 7,
     lambda v: np.diff(v[v > 0.1]).sum(),
 ]
 

@@ -168,6 +168,18 @@ def of_pairs(x: Any) -> Any:
     return found
 
 
+def of_a_number(x: Any) -> Any:
+    found = x.astype("i1")
+    found[0] = x.max() + 300
+    return found * 2
+
+
+def of_a_larger_number(x: Any) -> Any:
+    found = x.astype("i1")
+    found[0, 0] = np.trunc(x).astype(int).sum()
+    return found * 2
+
+
 def of_what_is_kept(x: Any) -> Any:
     found = np.arange(3.0)
     found[x < 0] = 1
@@ -182,7 +194,10 @@ def test_not_shown_safe(function: Any) -> None:
     assert why_unsafe(function) is not None
 
 
-@pytest.mark.parametrize("function", [of_an_array, of_what_is_kept])
+# NumPy raises an error for numbers that the dtype does not have.
+@pytest.mark.parametrize(
+    "function", [of_an_array, of_what_is_kept, of_a_number, of_a_larger_number]
+)
 def test_what_ends_the_recording(function: Any) -> None:
     assert why_unsafe(function) is None
     with pytest.raises(UnrecordableError):

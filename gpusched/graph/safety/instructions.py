@@ -340,7 +340,9 @@ def _is(code: Code, i: dis.Instruction) -> Ways:
         refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known):
         return code.push(Known((left.value is right.value) != bool(i.arg)))
-    if not isinstance(right, Known):
+    # Whether a length is larger, for one, is a truth of Python's, but not while it is recorded.
+    truths = left is Kind.MASK and isinstance(right, Known) and type(right.value) is bool
+    if truths or not isinstance(right, Known):
         # An array that comes back from a call may be another object while it is recorded.
         refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
     code.use(left, right)
