@@ -14,7 +14,7 @@ from gpusched.graph.programs import rewrite  # noqa: F401  registers everything 
 from gpusched.graph.safety.listed import is_between
 from gpusched.record import complexes
 from gpusched.record.catalogue import NAMES
-from gpusched.record.handlers import GUFUNCS, HANDLERS
+from gpusched.record.handlers import HANDLERS
 from gpusched.vectormath import FUNCTIONS
 
 PYTHON = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
@@ -81,7 +81,7 @@ def of_complex() -> str:
 
 
 def functions() -> str:
-    known = {f"`{getattr(f, '__name__', f)}`" for f in (*HANDLERS, *GUFUNCS)}
+    known = {f"`{getattr(f, '__name__', f)}`" for f in HANDLERS}
     return ", ".join(sorted(known))
 
 

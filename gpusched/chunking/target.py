@@ -56,8 +56,6 @@ class Target:
     """What each task costs besides its kernels, one after the other."""
     name: str
     """For people."""
-    assumed: tuple[str, ...] = ()
-    """Names of the figures that have not been measured."""
 
 
 def target() -> Target:
@@ -72,8 +70,7 @@ def here() -> Target:
         return _gpu()
     threads = cores()
     return Target("cpu", threads, _memory() // threads, _bandwidth(threads), TASK,
-                  f"{count(threads, 'thread')} of this machine",
-                  ("bandwidth", "task_seconds"))  # fmt: skip
+                  f"{count(threads, 'thread')} of this machine")  # fmt: skip
 
 
 def _bandwidth(threads: int) -> float:
@@ -92,8 +89,7 @@ def _gpu() -> Target:
     _, memory = device.mem_info
     threads = cores()
     return Target("cuda", threads, int(memory) // threads, float(rate), TASK,
-                  f"{count(threads, 'thread')} of this process on one GPU",
-                  ("task_seconds",))  # fmt: skip
+                  f"{count(threads, 'thread')} of this process on one GPU")  # fmt: skip
 
 
 @functools.cache
@@ -167,8 +163,7 @@ def of_workers(workers: Mapping[str, Any]) -> Target:
             on_host[address.rpartition(":")[0]] += each["nthreads"]
         bandwidth = sum(map(_bandwidth, on_host.values()))
         name = f"{count(len(found), 'worker')} with {count(threads, 'thread')}"
-    return Target("cuda" if gpus else "cpu", threads, memory, bandwidth, DISTRIBUTED_TASK, name,
-                  ("bandwidth", "task_seconds"))  # fmt: skip
+    return Target("cuda" if gpus else "cpu", threads, memory, bandwidth, DISTRIBUTED_TASK, name)
 
 
 def _device(worker: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.record.assignments import changed
 from gpusched.record.catalogue import has
 from gpusched.record.chunk import LazyChunk, chunks_in, compute, is_scalar, recorder_of
-from gpusched.record.handlers import axis_of, records_change, records_method, records_special
+from gpusched.record.handlers import axis_of, records, records_method, records_special
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
 
@@ -117,14 +117,14 @@ def _kind(value: Any) -> int:
     return "biufc".index(np.result_type(value).kind)
 
 
-@records_change(np.copyto)
+@records(np.copyto, traits=("changes",))
 def _copied(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
             where: Any = True) -> None:  # fmt: skip
     _must_be_own(recorder, dst, "copyto")
     _write(dst, src, where, casting)
 
 
-@records_change(np.putmask)
+@records(np.putmask, traits=("changes",))
 def _put(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     if np.shape(values) in ((), np.shape(a)) and np.shape(mask) == np.shape(a):
         _must_be_own(recorder, a, "putmask")
@@ -152,7 +152,7 @@ def _changed(function: Callable[..., Any], array: np.ndarray, *args: Any, **kwar
 
 
 for _function in (np.fill_diagonal, np.place, np.put, np.put_along_axis):
-    records_change(_function)(partial(_on_a_copy, _function))
+    records(_function, traits=("changes",))(partial(_on_a_copy, _function))
 
 
 @records_method("fill")

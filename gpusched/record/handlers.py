@@ -21,14 +21,11 @@ from gpusched.record.catalogue import learn
 from gpusched.record.record import Recorder
 
 HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
-"""What records a NumPy function: called with the recorder, then the call's own arguments."""
+"""What records a NumPy function, or a ufunc that goes through whole axes: called with the recorder,
+then the call's own arguments."""
 
 METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of an array: called with the recorder, the lazy chunk, the arguments."""
-
-GUFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
-"""What records a ufunc that goes through whole axes: called with the recorder, then the call's own
-arguments."""
 
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
@@ -37,11 +34,14 @@ SPECIAL: dict[str, Callable[..., Any]] = {}
 """What records a special method of lazy chunks, which no program calls by its name: called with the
 recorder, the lazy chunk, the arguments."""
 
+DISPATCHED = type(np.sum)
+"""Type of NumPy's functions that lazy chunks are asked for (NEP 18), and of no others."""
+
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def records(
-    *functions: Callable[..., Any], method: str = "", pure: bool = True
+    *functions: Callable[..., Any], method: str = "", traits: tuple[str, ...] = ("recorded", "pure")
 ) -> Callable[[Handler], Handler]:
     """Return a decorator of what records NumPy's functions, and a method of arrays as they do.
 
@@ -51,31 +51,9 @@ def records(
 
     def register(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(functions, handler))
-        learn(functions, "recorded", *["pure"] * pure)
+        learn(functions, *traits)
         if method:
             METHODS[method] = handler
-        return handler
-
-    return register
-
-
-def records_gufunc(ufunc: np.ufunc) -> Callable[[Handler], Handler]:
-    """Return a decorator of what records a ufunc that goes through whole axes."""
-
-    def register(handler: Handler) -> Handler:
-        GUFUNCS[ufunc] = handler
-        learn([ufunc], "recorded", "pure")
-        return handler
-
-    return register
-
-
-def records_change(function: Callable[..., Any]) -> Callable[[Handler], Handler]:
-    """Return a decorator of what records a function that changes its first argument."""
-
-    def register(handler: Handler) -> Handler:
-        HANDLERS[function] = handler
-        learn([function], "changes")
         return handler
 
     return register

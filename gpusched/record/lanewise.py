@@ -22,7 +22,7 @@ from gpusched.plan.expression import UnfusibleError, UnrecordableError
 from gpusched.plan.plan import changed
 from gpusched.record import lanerules  # noqa: F401  which fills RULES
 from gpusched.record.chunk import LazyChunk, was_own
-from gpusched.record.handlers import HANDLERS, is_integer
+from gpusched.record.handlers import is_integer, records
 from gpusched.record.lane import Fork, Lane, array_of_lanes, spread, stop
 from gpusched.record.picked import PythonNumber
 from gpusched.record.record import Recorder
@@ -120,6 +120,8 @@ def _converted(value: Any, dtype: np.dtype) -> Any:
     return value if own == dtype else _array(value).astype(dtype)
 
 
+# Not "recorded", as whoever calls it has to examine the function that it is given.
+@records(np.apply_along_axis, traits=())
 def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *args: Any,
                       **kwargs: Any) -> Any:  # fmt: skip
     if not recorder.closed or not isinstance(arr, LazyChunk):
@@ -134,10 +136,6 @@ def _apply_along_axis(recorder: Recorder, func1d: Any, axis: Any, arr: Any, *arg
     found = result_of(ways, hidden)
     added = range(count, found.ndim)
     return np.transpose(found, (*range(axis), *added, *range(axis, count)))
-
-
-# Not "recorded", as whoever calls it has to examine the function that it is given.
-HANDLERS[np.apply_along_axis] = _apply_along_axis
 
 
 def each_by(recorder: Recorder, function: Any, signature: str, otypes: str | None,

@@ -21,7 +21,7 @@ from gpusched.emit.dtypes import HALF, SUPPORTED
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.catalogue import own, shown_name
 from gpusched.record.chunk import LazyChunk, compute, node_of, node_operand
-from gpusched.record.handlers import records, records_gufunc
+from gpusched.record.handlers import records
 from gpusched.record.record import Recorder
 from gpusched.record.reductions import reduced
 
@@ -226,7 +226,7 @@ def _first_along(axes: set[str], array: Any, labels: str) -> tuple[Any, str]:
 
 for _ufunc in (np.matmul, *(getattr(np, name) for name in ("vecdot", "matvec", "vecmat")
                             if hasattr(np, name))):  # fmt: skip
-    records_gufunc(_ufunc)(partial(_of_ufunc, _ufunc))
+    records(_ufunc)(partial(_of_ufunc, _ufunc))
 
 
 def _by_library(recorder: Recorder, reason: UnfusibleError, function: Any, args: tuple[Any, ...],

@@ -26,7 +26,7 @@ from gpusched.record.chosen import chosen, computed_with
 from gpusched.record.chunk import LazyChunk, compute, computed, operand
 from gpusched.record.compound import Box, Compound, boxed
 from gpusched.record.handlers import (
-    GUFUNCS,
+    HANDLERS,
     SPECIAL,
     UFUNC_METHODS,
     honoured,
@@ -66,8 +66,8 @@ def _called(recorder: Recorder, chunk: LazyChunk, ufunc: np.ufunc, method: str,
         where = kwargs.get("where", True)
         return SPECIAL["out"](recorder, ufunc, inputs, {}, out[0], where)
     try:
-        if method == "__call__" and ufunc in GUFUNCS:
-            found = honoured(GUFUNCS[ufunc], recorder, *inputs, **kwargs)
+        if method == "__call__" and ufunc in HANDLERS:
+            found = honoured(HANDLERS[ufunc], recorder, *inputs, **kwargs)
             return noted(recorder, found, ufunc, inputs, kwargs)
         if method == "__call__" and kwargs.keys() <= {"dtype"}:
             operator = None if kwargs else OF_INTEGERS.get(ufunc)

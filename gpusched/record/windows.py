@@ -42,7 +42,7 @@ def windows(array: Any, window_shape: Any, axis: Any) -> Any:
     return library.lib.stride_tricks.as_strided(array, shown.shape, strides)
 
 
-@records(sliding_window_view, pure=False)  # Windows may be written to.
+@records(sliding_window_view, traits=("recorded",))  # Windows may be written to.
 def _windows(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
              subok: bool = False, writeable: bool = False) -> LazyChunk:  # fmt: skip
     """Record windows of a chunk, which is computed once before."""

@@ -19,7 +19,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record.bytecode import looked_up
 from gpusched.record.chunk import LazyChunk, chunks_in
-from gpusched.record.handlers import records
+from gpusched.record.handlers import DISPATCHED, records
 from gpusched.record.lane import RULES, Lane, array_of_lanes
 from gpusched.record.record import Recorder
 
@@ -88,7 +88,7 @@ def _seen(value: Any) -> Any:
         return _module(value)
     if kind is types.FunctionType and str(value.__module__).startswith(_NUMPY):
         return _read(value)
-    known = kind in (types.BuiltinFunctionType, type(np.sum))
+    known = kind in (types.BuiltinFunctionType, DISPATCHED)
     return _INSTEAD.get(value, value) if known else value
 
 

@@ -42,7 +42,6 @@ def test_this_process() -> None:
     assert found.bandwidth == min(BANDWIDTH_ONE * cores(), BANDWIDTH_ALL)
     assert found.memory * found.threads > 1 << 28
     assert found.task_seconds == TASK
-    assert found.assumed == ("bandwidth", "task_seconds")
 
 
 def test_workers_without_a_gpu() -> None:
@@ -58,7 +57,6 @@ def test_workers_with_a_gpu_count_where_there_are_any() -> None:
     found = of_workers({**workers, "tcp://a:9": worker(16)})
     assert (found.kind, found.threads, found.memory) == ("cuda", 4, 40 * GIB)
     assert found.bandwidth == 4 * GPU_BANDWIDTH
-    assert found.assumed == ("bandwidth", "task_seconds")
 
 
 def test_threads_of_a_large_machine_share_its_bandwidth() -> None:

@@ -37,7 +37,7 @@ from gpusched.graph.safety.kinds import (
     items_of,
 )
 from gpusched.record.catalogue import changing_place, has, method_has, recorded_form
-from gpusched.record.handlers import GUFUNCS, HANDLERS, METHODS
+from gpusched.record.handlers import DISPATCHED, HANDLERS, METHODS
 from gpusched.record.recorded import Freezable, RecordedFunction
 from gpusched.record.ufuncs import is_recorded_method
 
@@ -123,18 +123,18 @@ def is_error(made: Any) -> bool:
 def is_listed(value: Any) -> bool:
     """Return whether a function may call a value, or be given it, that is not one of the user's."""
     if isinstance(value, np.ufunc):
-        return operation_of(value) is not None or value in GUFUNCS
+        return operation_of(value) is not None or value in HANDLERS
     if id(value) in _LISTED or is_error(value) or isinstance(value, RecordedFunction | Freezable):
         return True
     if isinstance(value, types.BuiltinFunctionType) and _computes(value):
         return True
-    numpys = type(value) in _NUMPY and (value in HANDLERS or is_between(value))
+    numpys = type(value) is DISPATCHED and (value in HANDLERS or is_between(value))
     return numpys or recorded_form(value) is not None
 
 
 def is_numpys(value: Any) -> bool:
     """Return whether a listed value is one of NumPy's functions of arrays."""
-    return isinstance(value, np.ufunc) or type(value) in _NUMPY
+    return isinstance(value, np.ufunc) or type(value) is DISPATCHED
 
 
 def is_between(value: Any) -> bool:
@@ -142,7 +142,7 @@ def is_between(value: Any) -> bool:
 
     It changes nothing, and no kernel does what it does.
     """
-    return type(value) in _NUMPY and value not in HANDLERS and has(value, "pure")
+    return type(value) is DISPATCHED and value not in HANDLERS and has(value, "pure")
 
 
 def _computes(function: Any) -> bool:
@@ -151,15 +151,11 @@ def _computes(function: Any) -> bool:
     return operates or getattr(math, getattr(function, "__name__", ""), None) is function
 
 
-_NUMPY = tuple(set(map(type, HANDLERS)))
-"""Types of NumPy's functions; nothing is asked of objects of other types."""
-
-
 def limit(value: Any) -> float:
     """Return how many arguments by position a listed function may be given to change none."""
     if isinstance(value, np.ufunc) or recorded_form(value) is not None:
         return getattr(value, "nin", math.inf)
-    place = changing_place(value) if type(value) in _NUMPY else None
+    place = changing_place(value) if type(value) is DISPATCHED else None
     return math.inf if place is None else place
 
 

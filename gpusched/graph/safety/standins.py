@@ -32,7 +32,7 @@ from gpusched.record.chunk import (
     node_of,
     recorder_of,
 )
-from gpusched.record.handlers import HANDLERS
+from gpusched.record.handlers import DISPATCHED
 from gpusched.record.lane import FOREIGN, Lane, array_of_lanes, filled, lanes_in, like_lane
 from gpusched.record.picked import length
 from gpusched.record.record import Recorder
@@ -53,7 +53,7 @@ def stand_in(function: Any, recorder: Recorder, tables: bool = False) -> Any:
     if any(function is each for each in _FILLING):
         return partial(_filled, ref(recorder), function)
     make = _STANDING.get(id(function))
-    if make is None and type(function) in _NUMPY and function not in _ASKING:
+    if make is None and type(function) is DISPATCHED and function not in _ASKING:
         make = _of_chunks
     if make is None:
         return function
@@ -249,11 +249,9 @@ def _of_chunks(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     return function(*args, **kwargs)
 
 
-_NUMPY = frozenset(map(type, HANDLERS))
-"""Types of NumPy's functions."""
 _ASKING = {np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.ndim, np.result_type,
            np.shape, np.size}  # fmt: skip
-"""Those that compute nothing."""
+"""NumPy's functions that compute nothing."""
 _OF_PLACES = {np.broadcast_arrays, np.diag_indices_from, np.ix_, np.meshgrid, np.ravel_multi_index,
               np.tril_indices_from, np.triu_indices_from, np.unravel_index}  # fmt: skip
 """Those that make places, and arrangements of numbers, whatever they are asked for."""
