@@ -117,7 +117,8 @@ class Blocks:
 
     Notes
     -----
-    Thread-safe: `reported` may be set by any thread, and is never taken back.
+    Thread-safe: `reported` may be set by any thread, and is never taken back; `results` is replaced
+    whole.
     """
 
     steps: Steps
@@ -132,9 +133,9 @@ class Blocks:
     reported: bool = False
     """Whether NumPy has had errors to report: it reports them for each call, not for each block."""
     results: tuple[Any, Mapping[int, Any]] = ((), {})
-    """Of the run before: dtypes and shapes of what it was given, and those of results, by register.
-    NumPy's functions choose a dtype by those of their operands alone, so that the first block of
-    the next chunk has memory that was used before, too."""
+    """Of the run before: what it was given and how that was divided, and dtypes and shapes of its
+    results, by register. NumPy's functions choose a dtype by those of their operands alone, so that
+    the first block of the next chunk has memory that was used before, too."""
 
     @classmethod
     def of(cls, steps: Steps, where: slice, outputs: tuple[int, ...],
@@ -216,7 +217,7 @@ class Blocks:
         division = Division.of(steps, self.outputs, given)
         if isinstance(division, Reason):
             return division
-        kinds = tuple(map(_kind, division.values.values())), division.rows
+        kinds = list(map(_kind, division.values.values())), division.axes, division.rows
         known, made = self.results
         run = _Run(steps, self, division, dict(made) if known == kinds else {})
         results = run.results()
