@@ -142,6 +142,10 @@ class LazyChunk(NDArrayOperatorsMixin):
     def again(self) -> LazyChunk:
         """Return another object that stands for the same array, which neither may change."""
         self.lend()
+        return self.unchanging()
+
+    def unchanging(self) -> LazyChunk:
+        """Return another object for the elements that it has now, whatever is written to it."""
         return LazyChunk(self._recorder, self._known, scalar=self._scalar, view=self._view)
 
     # What is known without computing ------------------------------------------------------

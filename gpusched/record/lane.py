@@ -282,8 +282,7 @@ class Lane(NDArrayOperatorsMixin):
 
     def unchanging(self) -> Any:
         """Return another lane of the same elements, whatever is written to this one: a copy."""
-        whole = self.whole
-        return self._like(LazyChunk(whole._recorder, whole.held, view=whole._view))
+        return self._like(self.whole.unchanging())
 
     def __setitem__(self, index: Any, value: Any) -> None:
         chosen = type(value) in FOREIGN

@@ -346,20 +346,23 @@ class _Run:
         whole = self._whole.get(register)
         if whole is None:
             if value.flags.c_contiguous:
-                whole = self._new(register, value.shape, value.dtype)
+                whole = self._output(register, value.shape, value.dtype)
             elif self._calls.has_windows:
-                whole = np.empty_like(value, shape=_with(value.shape, axis, self._division.length))
+                shape = _with(value.shape, axis, self._division.length)
+                whole = self._whole[register] = np.empty_like(value, shape=shape)
             else:
                 return False
-            self._whole[register] = whole
         there = whole[_at(axis, where)]
         if not _is_same(value, there):
             there[...] = value
         return True
 
-    def _new(self, register: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def _output(self, register: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Return memory for an output of all blocks, by what it is of one."""
-        return HOST.empty(_with(shape, self._division.axes[register], self._division.length), dtype)
+        if register not in self._whole:
+            shape = _with(shape, self._division.axes[register], self._division.length)
+            self._whole[register] = HOST.empty(shape, dtype)
+        return self._whole[register]
 
     def _block(self, where: slice) -> dict[int, Any] | None:
         """Return what the calls return for a block; None if they may reduce complex numbers."""
@@ -394,9 +397,7 @@ class _Run:
         dtype, shape = self.made[register]
         axis = self._division.axes[register]
         if register in self._calls.outputs:
-            if register not in self._whole:
-                self._whole[register] = self._new(register, shape, dtype)
-            out = self._whole[register][_at(axis, where)]
+            out = self._output(register, shape, dtype)[_at(axis, where)]
         else:
             out = HOST.empty(_with(shape, axis, where.stop - where.start), dtype)
         return step.call(partial(write, out=out), local)
