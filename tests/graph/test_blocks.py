@@ -37,7 +37,8 @@ WINDOWS: list[Call] = [
 @pytest.fixture(autouse=True, scope="module")
 def small_tiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(division, "TILE", 1 << 9)
+        patch.setattr(division, "TILE", 1 << 12)
+        patch.setattr(division, "LEAST", 1 << 11)
         yield
 
 
@@ -283,7 +284,7 @@ def test_rows_that_are_reduced_suffice_for_what_is_joined(
     ends: list[Any], length: int, along: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of eight rows: long runs of memory, but the more to join the more there is left."""
-    monkeypatch.setattr(division, "TILE", 1 << 12)
+    monkeypatch.setattr(division, "TILE", 1 << 15)
     x = np.random.default_rng(0).random((length, 4, 128))
     calls: list[Call] = [(np.subtract, ("0", "0"), {})]
     calls += [(end, ("1",), {"axis": (0,), "keepdims": True}) for end in ends]
@@ -347,7 +348,7 @@ def test_blocks_of_windows_are_along_an_axis_with_long_runs_of_memory() -> None:
 def test_whole_chunks_need_no_more_memory_than_their_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(division, "TILE", 1 << 14)
+    monkeypatch.setattr(division, "TILE", 1 << 17)
     values = np.random.default_rng(0).random((20000, 50))
     pieces = da.from_array(values, chunks=(10000, 50)).rechunk({0: 500})
     found = ((pieces - 3) / (pieces + 1) + pieces * pieces).sum(axis=0)

@@ -42,7 +42,8 @@ LENGTHS = (4 * SMALL, 4 * SMALL + 1, 5 * SMALL - 1, 7 * SMALL + 63)
 @pytest.fixture(autouse=True, scope="module")
 def small_tiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(division, "TILE", SMALL)
+        patch.setattr(division, "TILE", 8 * SMALL)
+        patch.setattr(division, "LEAST", 4 * SMALL)
         yield
 
 
@@ -338,8 +339,8 @@ def test_what_a_function_hands_through_is_not_written_to() -> None:
 def test_inputs_stay_as_they_are_and_buffers_are_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(division, "TILE", buffer_pool.SMALLEST // 8)
-    x = np.linspace(0, 1, 20 * division.TILE + ALIGNED)
+    monkeypatch.setattr(division, "TILE", buffer_pool.SMALLEST)
+    x = np.linspace(0, 1, 20 * division.TILE // 8 + ALIGNED)
     before = x.copy()
     calls: Calls = [(operator.add, ("0", 1)), (operator.mul, ("1", 2)), (operator.sub, ("2", 3)),
                     (operator.mul, ("3", 4)), (operator.neg, ("4",))]  # fmt: skip

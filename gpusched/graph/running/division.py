@@ -25,14 +25,19 @@ from gpusched.graph.running.layouts import in_c_order
 from gpusched.plan.plan import Register
 from gpusched.record.steps import ProgramStep
 
-TILE = 1 << 18
-"""Elements of a block: some of float64 fit the last cache, and a call takes long beside what it
-takes to call it, and to wait for the GIL, which each lets go of. On chunks of 16M elements and two
-threads, ``clip(((a + b) * c - a) / 2, 0, 1)`` took 0.42 s in blocks of 32K elements, 0.25 of 64K,
-0.19 of 128K, 0.15 of 256K, 0.26 of 1M, and 0.36 whole; both cores had 512 KiB and shared 32 MiB.
-With 1 MiB each, blocks of 256K took, by processor time and that of 128K, 0.62 for statistics along
-each axis, 0.66 to 0.86 for clipping, 0.80 for standardised columns, 0.83 to 0.93 for terrain and
-Black-Scholes, and 1.0 for heat; blocks of 512K less for some, and 1.15 for Black-Scholes."""
+TILE = 1 << 21
+"""Bytes of a block: some fit the last cache, and a call takes long beside what it takes to call it,
+and to wait for the GIL, which each lets go of. On chunks of 16M float64 and two threads,
+``clip(((a + b) * c - a) / 2, 0, 1)`` took 0.42 s in blocks of 256 KiB, 0.25 of 512 KiB, 0.19 of
+1 MiB, 0.15 of 2 MiB, 0.26 of 8 MiB, and 0.36 whole; both cores had 512 KiB and shared 32 MiB. In
+blocks of 1, 2 and 4 MiB, float32 took, by processor time: statistics along each axis 0.41, 0.24 and
+0.24 s, softmax 0.10, 0.08 and 0.07, standardised columns 0.15, 0.11 and 0.11, clipping 0.21, 0.18
+and 0.21, terrain 2.1, 1.8 and 2.1, Black-Scholes 0.79, 0.76 and 2.7."""
+NARROWEST = 4
+"""Bytes of an element for which blocks are made at least: what is computed of narrow ones is often
+wider."""
+LEAST = 1 << 20
+"""Elements of a chunk that is divided, at least."""
 WIDE = 4
 """Times as large as other blocks are those of windows. They are along other axes than the windows,
 so that each is many short runs of memory: weighted sums of windows of a chunk of 3M elements took
@@ -139,13 +144,14 @@ class Division:
         ends = any(reduces(step) for _, step in steps)
         windows = _window_size(steps)
         given = [value for value in values.values() if np.ndim(value)]
-        tile = TILE * (WIDE if windows > 1 else 1)
         # One number that is shown everywhere, as `zeros` of dask's is, may be as large as windows.
         arrays = [array for array in given if not _repeats(array)]
         shape = _shape(arrays)
         size = math.prod(shape) * windows
-        if size < 4 * tile:
+        if size < LEAST * (WIDE if windows > 1 else 1):
             return SMALL
+        itemsize = max([NARROWEST, *(array.dtype.itemsize for array in arrays)])
+        tile = TILE * (WIDE if windows > 1 else 1) // itemsize
         whole = [array for array in arrays if array.shape == shape]
         if windows == 1 and not all(map(in_c_order, whole)):
             return ORDER
