@@ -38,7 +38,6 @@ WINDOWS: list[Call] = [
 def small_tiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(division, "TILE", 1 << 12)
-        patch.setattr(division, "LEAST", 1 << 11)
         yield
 
 

@@ -29,7 +29,6 @@ def without_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     settings = {"compile": "off", "cache-directory": str(folder), "minimum-elements": 0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(division, "TILE", 1 << 12)
-        patch.setattr(division, "LEAST", 1 << 11)
         with dask.config.set({f"gpusched.fusion.{k}": v for k, v in settings.items()}):
             yield
 

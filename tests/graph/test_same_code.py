@@ -77,7 +77,6 @@ def everywhere(
     if request.param == "kernels":
         request.getfixturevalue("no_compiler")
     monkeypatch.setattr(division, "TILE", 128)
-    monkeypatch.setattr(division, "LEAST", 64)
     compiled = "wait" if request.param == "kernels" else "off"
     # No kernel is there for these in the other case.
     array = ARRAY if compiled == "wait" else ARRAY.astype("f4")

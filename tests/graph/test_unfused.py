@@ -43,7 +43,6 @@ LENGTHS = (4 * SMALL, 4 * SMALL + 1, 5 * SMALL - 1, 7 * SMALL + 63)
 def small_tiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(division, "TILE", 8 * SMALL)
-        patch.setattr(division, "LEAST", 4 * SMALL)
         yield
 
 

@@ -36,8 +36,9 @@ and 0.21, terrain 2.1, 1.8 and 2.1, Black-Scholes 0.79, 0.76 and 2.7."""
 NARROWEST = 4
 """Bytes of an element for which blocks are made at least: what is computed of narrow ones is often
 wider."""
-LEAST = 1 << 20
-"""Elements of a chunk that is divided, at least."""
+LEAST = 4
+"""Blocks that a chunk is divided into, at least, if its elements are of 8 bytes; a chunk of others
+is divided if it has as many elements."""
 WIDE = 4
 """Times as large as other blocks are those of windows. They are along other axes than the windows,
 so that each is many short runs of memory: weighted sums of windows of a chunk of 3M elements took
@@ -148,10 +149,11 @@ class Division:
         arrays = [array for array in given if not _repeats(array)]
         shape = _shape(arrays)
         size = math.prod(shape) * windows
-        if size < LEAST * (WIDE if windows > 1 else 1):
+        nbytes = TILE * (WIDE if windows > 1 else 1)
+        if size < LEAST * nbytes // 8:
             return SMALL
         itemsize = max([NARROWEST, *(array.dtype.itemsize for array in arrays)])
-        tile = TILE * (WIDE if windows > 1 else 1) // itemsize
+        tile = nbytes // itemsize
         whole = [array for array in arrays if array.shape == shape]
         if windows == 1 and not all(map(in_c_order, whole)):
             return ORDER
