@@ -45,6 +45,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import operation_of
 from gpusched.graph.functions import extremes, lanes, moments
+from gpusched.graph.functions.accumulations import BY_ROWS
 from gpusched.graph.functions.lonejoins import own_part, recorded_join, recorded_own_part
 from gpusched.graph.functions.partials import bare, ufunc_of
 from gpusched.plan.expression import UnfusibleError
@@ -309,9 +310,10 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_agg: moments.moment_agg,
     dask_chunk.coarsen: coarsened,
     np.apply_along_axis: lanes.applied_along,
+    **BY_ROWS,
 }
 """What programs call instead of a function of dask's: what loses fewer digits, takes all lanes at
-once, or changes no argument."""
+once, changes no argument, or takes rows in the order of memory."""
 _PLAIN = {exact: plain for plain, exact in EXACT.items()} | {
     last: plain for plain, _, _, last in moments.LAST_STEPS
 }
