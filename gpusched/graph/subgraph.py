@@ -104,6 +104,37 @@ def resolved(tasks: Mapping[Any, Any], key: Any) -> Any:
     return key
 
 
+def settled(names: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return names of what is no name, instead of names of names.
+
+    Parameters
+    ----------
+    names
+        What each is another name of.
+
+    Raises
+    ------
+    ValueError
+        If names are names of each other.
+
+    Examples
+    --------
+    >>> from gpusched.graph.subgraph import settled
+    >>> settled({"z": "y", "y": "x"})
+    {'z': 'x', 'y': 'x'}
+    """
+    found: dict[Any, Any] = {}
+    for key in names:
+        path: dict[Any, None] = {}
+        while key in names and key not in found:
+            if key in path:
+                raise ValueError(f"{key!r} is another name of itself: the graph has no such task")
+            path[key] = None
+            key = names[key]
+        found |= dict.fromkeys(path, found.get(key, key))
+    return found
+
+
 def depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
     """Return keys and those that they depend on, each after its operands.
 
@@ -397,14 +428,15 @@ def flattened(node: Any) -> tuple[dict[Any, Any], Any] | None:
     values = {n: v for n, v in zip(names, given, strict=True) if type(v) is DataNode}
     other = {n: key_of_argument(v) for n, v in zip(names, given, strict=True) if n not in values}
     other |= {name: each.target for name, each in inner.items() if type(each) is Alias}
-    last = _settled(last, other)
+    other = settled({name: found for name, found in other.items() if name != found})
+    last = other.get(last, last)
     if None in other.values() or last not in inner:
         return None
     own = {name: name if type(name) is tuple else (name, *_as_tuple(key))
            for name in inner if name not in other}  # fmt: skip
     own[last] = key
     own |= values
-    own |= {name: own.get(found, found) for name in other for found in [_settled(name, other)]}
+    own |= {name: own.get(found, found) for name, found in other.items()}
     result: dict[Any, Any] = {}
     for name, each in inner.items():
         if name in other:
@@ -419,15 +451,6 @@ def flattened(node: Any) -> tuple[dict[Any, Any], Any] | None:
             return None
         result.update(flat[0])
     return result, key
-
-
-def _settled(name: Any, other: Mapping[Any, Any]) -> Any:
-    """Return the key that a key is another name of."""
-    for _ in other:
-        if name not in other or other[name] == name:
-            return name
-        name = other[name]
-    return name
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ from gpusched.adapters.arrays import concatenate_arrays
 from gpusched.adapters.tasks import Alias, DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.passes.table import ANNOTATED, KnownBytes, Table
-from gpusched.graph.subgraph import fused_into, made_of, result_key
+from gpusched.graph.subgraph import fused_into, made_of, result_key, settled
 from gpusched.plan.grids import is_join
 from gpusched.record.catalogue import has
 from gpusched.roles import cluster_threads
@@ -63,7 +63,7 @@ def without_names(table: Table) -> Table:
                 names[key] = node.target
     if not names:
         return table
-    names = _settled(names)
+    names = settled(names)
     result = {}
     for key, node in tasks.items():
         if type(node) is Alias and (key in names or key in own):
@@ -72,20 +72,6 @@ def without_names(table: Table) -> Table:
         used = {other: names[other] for other in node.dependencies if other in names}
         result[name] = node.substitute(used, key=name) if used or name != key else node
     return replace(table, tasks=result)
-
-
-def _settled(names: dict[Any, Any]) -> dict[Any, Any]:
-    """Return names of tasks only, instead of names of names."""
-    found: dict[Any, Any] = {}
-    for key in names:
-        path: dict[Any, None] = {}
-        while key in names and key not in found:
-            if key in path:
-                raise ValueError(f"{key!r} is another name of itself: the graph has no such task")
-            path[key] = None
-            key = names[key]
-        found |= dict.fromkeys(path, found.get(key, key))
-    return found
 
 
 def without_links(table: Table, joins: bool = False) -> Table:
