@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,22 @@ def test_dask_agrees_with_numpy(work: Work) -> None:
 def test_gpusched_launches_kernels_and_agrees_with_numpy(name: str) -> None:
     case, timing = Case.of(WORKS[name], "float32", 60_000), Timing()
     check(case, load("gpusched")(case), timing)
+    assert timing.error is not None and not timing.absent
+
+
+def test_no_call_is_made_while_the_result_of_another_is_held() -> None:
+    case, held = small(WORKS["clip"]), list[int]()
+    prepared = load("numpy")(case)
+
+    def run() -> Any:
+        assert not held, "a cluster would return what it has"
+        found = prepared.run()
+        held.append(id(found))
+        weakref.finalize(found, held.clear)
+        return found
+
+    timing = Timing()
+    check(case, replace(prepared, run=run, settle=run), timing)
     assert timing.error is not None and not timing.absent
 
 
