@@ -76,14 +76,16 @@ name_argument = click.argument("name", default="default", required=False)
 )
 def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
     """Start a cluster called NAME and return when it is up."""
-    from gpusched.cluster.contact import check_host
+    from gpusched.cluster.listening import check_dashboard_address, check_host
     from gpusched.cluster.named import commands
 
     renamed = {"workers": "n_workers", "threads": "threads_per_worker"}
     arguments = {renamed.get(k, k): v for k, v in flags.items() if v is not None}
     os.getcwd()  # Its workers start there: an error here if it was removed.
     with _told():
-        check_host(flags["host"])
+        check_host("--host", flags["host"])
+        if flags["dashboard_address"] is not None:
+            check_dashboard_address("--dashboard-address", flags["dashboard_address"])
         request = read_gpus(gpus, cpu)
         if request is not None:
             arguments["gpus"] = request

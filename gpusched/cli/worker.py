@@ -91,11 +91,12 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
 
 def _check(flags: dict[str, Any]) -> None:
     from gpusched.cluster.certificates import check_key
-    from gpusched.cluster.contact import check_host
+    from gpusched.cluster.listening import check_dashboard_address, check_host
 
     check_worker_flags(flags)
     check_network(flags["interface"], flags["protocol"])
-    check_host(flags["host"])
+    check_host("--host", flags["host"])
+    check_dashboard_address("--dashboard-address", flags["dashboard_address"])
     check_key(flags["tls_key"])
     for name in ("death_timeout", "lifetime", "lifetime_stagger"):
         _seconds(name, flags[name])

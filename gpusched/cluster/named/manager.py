@@ -19,7 +19,7 @@ from typing import Any
 
 from gpusched.cluster import Cluster
 from gpusched.cluster.certificates import load
-from gpusched.cluster.contact import why_not_started
+from gpusched.cluster.listening import why_not_started
 from gpusched.cluster.named import control, state
 
 logger = logging.getLogger(__name__)
