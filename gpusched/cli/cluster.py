@@ -76,6 +76,7 @@ name_argument = click.argument("name", default="default", required=False)
 )
 def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
     """Start a cluster called NAME and return when it is up."""
+    from gpusched.cluster.certificates import check_complete
     from gpusched.cluster.listening import check_dashboard_address, check_host
     from gpusched.cluster.named import commands
 
@@ -86,6 +87,8 @@ def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
         check_host("--host", flags["host"])
         if flags["dashboard_address"] is not None:
             check_dashboard_address("--dashboard-address", flags["dashboard_address"])
+        if flags["tls"] is not None:
+            check_complete(flags["tls"])
         request = read_gpus(gpus, cpu)
         if request is not None:
             arguments["gpus"] = request
