@@ -16,7 +16,7 @@ from dask.utils import format_bytes, format_time
 from gpusched import quantities
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.options import read_gpus
-from gpusched.cli.types import MEMORY_LIMIT, count, seconds
+from gpusched.cli.types import DEVICE_MEMORY_LIMIT, MEMORY_LIMIT, count, seconds
 from gpusched.rendering.text import aligned
 
 if TYPE_CHECKING:
@@ -57,7 +57,12 @@ name_argument = click.argument("name", default="default", required=False)
 @click.option(
     "--memory-limit", type=MEMORY_LIMIT, metavar="SIZE", help="Host memory of each worker."
 )
-@click.option("--device-memory-limit", metavar="SIZE", help="What results may take of a GPU.")
+@click.option(
+    "--device-memory-limit",
+    type=DEVICE_MEMORY_LIMIT,
+    metavar="SIZE",
+    help="What results may take of a GPU.",
+)
 @click.option("--pool", help="Where GPU memory comes from: none, cupy, async or rmm.")
 @click.option("--pool-size", metavar="SIZE", help="The pool's bytes.")
 @click.option("--pin/--no-pin", default=None, help="Bind workers to cores.")

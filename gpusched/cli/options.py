@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpusched.cli.types import DEVICE_MEMORY_LIMIT
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OURS = (
@@ -24,6 +26,7 @@ _OURS = (
     click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs."),
     click.option(
         "--device-memory-limit",
+        type=DEVICE_MEMORY_LIMIT,
         metavar="SIZE",
         help="What results may take of a GPU's memory before they are spilled: bytes, '10 GiB', "
         "a fraction, or 0 for no limit. Workers that share a GPU share it.",
@@ -218,7 +221,6 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
     Raises `ValueError` if one cannot be read, or contradicts another.
     """
     from gpusched import config
-    from gpusched.cluster.allocation import host_memory
     from gpusched.workers.pool import read_request
 
     of_gpus = ("device_memory_limit", "pool", "pool_size")
@@ -226,8 +228,6 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
     if flags["cpu"] and given:
         flag = f"--{given[0].replace('_', '-')}"
         raise ValueError(f"{flag} {flags[given[0]]} has no meaning for CPU workers: leave it out")
-    if flags["device_memory_limit"] is not None:
-        host_memory(flags["device_memory_limit"], 1)
     read_request(flags["pool"] or config.get("worker.pool"), flags["pool_size"])
 
 

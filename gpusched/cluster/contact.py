@@ -68,7 +68,7 @@ async def find_scheduler(
                 address = address if file is None else await _read(Path(file))
                 if found is None and timeout is None:
                     limit.reschedule(clock() + patience)
-                found = check_address(address)
+                found = _checked(address, file)
                 _check_encryption(found, connection)
                 try:
                     return await _ask(found, connection, min(_ATTEMPT, patience / 2))
@@ -119,10 +119,23 @@ def check_address(address: Any) -> str:
     try:
         full: str = coerce_to_address(address)
         scheme, _ = parse_address(full)
-        get_backend(scheme).get_address_host_port(full)
+        if scheme == "inproc":
+            raise ValueError("it is of a cluster within one process, which no other can reach")
+        _, port = get_backend(scheme).get_address_host_port(full)
+        if not 0 < int(port) < 2**16:
+            raise ValueError(f"its port is {port}, not one from 1 to 65535")
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"cannot read {address} as a scheduler's address: {error}") from None
     return full
+
+
+def _checked(address: Any, file: str | None) -> str:
+    try:
+        return check_address(address)
+    except ValueError as error:
+        if file is None:
+            raise
+        raise ValueError(f"the scheduler file {file}: {error}") from None
 
 
 async def _read(file: Path) -> Any:
@@ -167,6 +180,11 @@ def _reason(error: BaseException) -> str:
 
 
 def _missing(found: str | None, file: str | None, patience: float, problem: str) -> str:
+    if found is None and file is not None and Path(file).exists():
+        return (
+            f"the scheduler file {file} held no address within {patience:g} s, since it is empty "
+            f"or not JSON: check that `gpusched scheduler --scheduler-file` writes it"
+        )
     if found is None:
         return (
             f"there was no scheduler file {file} within {patience:g} s: check that "

@@ -28,6 +28,7 @@ from .conftest import call
         (["run", "--memory-limit", "5", "script.py"], 2, "a memory limit of '5' is 5 B"),
         (["run", "--memory-limit", "0.0000001", "script.py"], 2, "--memory-limit: a memory limit"),
         (["cluster", "start", "x", "--memory-limit", "5"], 2, "takes 192.00 MiB before its first"),
+        (["cluster", "start", "x", "--device-memory-limit", "odd"], 2, "as a device memory limit"),
         (["explain", "--html", "/no/such/dir/p.html", "script.py"], 2, "no folder /no/such/dir"),
         (["explain", "--html", ".", "script.py"], 2, "--html .: it is a folder; name a file"),
         (["explain", "--workers", "8", "script.py"], 2, "name that, too"),
