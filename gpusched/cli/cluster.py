@@ -22,6 +22,9 @@ from gpusched.rendering.text import aligned
 if TYPE_CHECKING:
     from gpusched.cluster.named.state import Record
 
+_ALIVE = "running", "not answering"
+"""States of a cluster whose manager lives, whether or not workers have joined it."""
+
 NOT_RUNNING = 3
 """Exit code of ``status`` for a cluster that does not run, as systemctl's."""
 
@@ -254,7 +257,7 @@ def _row(status: Any) -> tuple[str, ...]:
         f"{len(workers)}/{status.requested}" if status.state == "running" else "-",
         str(sum(worker["threads"] for worker in workers)),
         format_bytes(sum(worker["memory"] for worker in workers)),
-        format_time(time.time() - record.started) if record and workers else "-",
+        format_time(time.time() - record.started) if record and status.state in _ALIVE else "-",
         record.address if record else "-",
     )
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from gpusched.cli.types import DEVICE_MEMORY_LIMIT
+from gpusched.files import why_not_written
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -277,6 +278,16 @@ def check_ports(flag: str, text: str | None) -> None:
             f"cannot read {flag} {text!r}: write a port up to 65535, 0 for any, or a range such "
             f"as '3000:3026'"
         )
+
+
+def check_written(flag: str, path: str | None) -> None:
+    """Refuse a file that a command could not write, before it starts.
+
+    Raises `ValueError` if it could not; an empty path names no file.
+    """
+    problem = why_not_written(path) if path else ""
+    if problem:
+        raise ValueError(f"cannot write {flag} {path}: {problem}")
 
 
 _UCX = ("ucx", "ucxx")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from gpusched.cli.options import (
     certificate_files,
     check_network,
     check_ports,
+    check_written,
     tls_flag,
 )
 from gpusched.quantities import read_seconds
@@ -81,6 +83,10 @@ def _check(flags: dict[str, Any]) -> None:
     check_host("--host", flags["host"] if given is ParameterSource.COMMANDLINE else None)
     check_dashboard_address("--dashboard-address", flags["dashboard_address"])
     check_key(flags["tls_key"])
+    check_written("--pid-file", flags["pid_file"])
+    check_written("--scheduler-file", flags["scheduler_file"])
+    if flags["jupyter"] and importlib.util.find_spec("jupyter_server") is None:
+        raise Failed("--jupyter takes JupyterLab, which is not installed: pip install jupyterlab")
     if flags["idle_timeout"] is not None:
         read_seconds("--idle-timeout", flags["idle_timeout"])
     for port in flags["port"].split(",") if flags["port"] else ():

@@ -21,6 +21,7 @@ from gpusched.cli.options import (
     check_network,
     check_ports,
     check_worker_flags,
+    check_written,
     read_gpus,
     read_resources,
     tls_flag,
@@ -99,6 +100,7 @@ def _check(flags: dict[str, Any]) -> None:
     check_host("--host", flags["host"])
     check_dashboard_address("--dashboard-address", flags["dashboard_address"])
     check_key(flags["tls_key"])
+    check_written("--pid-file", flags["pid_file"])
     for name in ("death_timeout", "lifetime", "lifetime_stagger"):
         _seconds(name, flags[name])
     for name in ("worker_port", "nanny_port"):
