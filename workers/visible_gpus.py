@@ -103,12 +103,15 @@ def select_devices(request: Request, visible: Sequence[str]) -> list[str]:
     (['5', '0'], ['0', '0', '3', '3'])
     """
     if request == "all":
-        listed: list[int | str] = list(range(max(1, len(visible))))
+        if not visible:
+            raise NoDeviceError(_missing("all GPUs were asked for", visible))
+        listed: list[int | str] = list(range(len(visible)))
     elif isinstance(request, str):
         return select_devices(parse_request(request), visible)
     elif isinstance(request, int):
-        if request > max(1, len(visible)):
-            raise NoDeviceError(_missing(f"not so many GPUs: {request} were asked for", visible))
+        if request > len(visible):
+            asked = "1 GPU was" if request == 1 else f"not so many GPUs: {request} were"
+            raise NoDeviceError(_missing(f"{asked} asked for", visible))
         listed = list(range(request))
     else:
         listed = _read_list(request)

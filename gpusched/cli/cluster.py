@@ -16,11 +16,14 @@ from dask.utils import format_bytes, format_time
 from gpusched import quantities
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.options import read_gpus
-from gpusched.cli.types import MEMORY_LIMIT, count, seconds
+from gpusched.cli.types import DEVICE_MEMORY_LIMIT, MEMORY_LIMIT, count, seconds
 from gpusched.rendering.text import aligned
 
 if TYPE_CHECKING:
     from gpusched.cluster.named.state import Record
+
+_ALIVE = "running", "not answering"
+"""States of a cluster whose manager lives, whether or not workers have joined it."""
 
 NOT_RUNNING = 3
 """Exit code of ``status`` for a cluster that does not run, as systemctl's."""
@@ -57,7 +60,12 @@ name_argument = click.argument("name", default="default", required=False)
 @click.option(
     "--memory-limit", type=MEMORY_LIMIT, metavar="SIZE", help="Host memory of each worker."
 )
-@click.option("--device-memory-limit", metavar="SIZE", help="What results may take of a GPU.")
+@click.option(
+    "--device-memory-limit",
+    type=DEVICE_MEMORY_LIMIT,
+    metavar="SIZE",
+    help="What results may take of a GPU.",
+)
 @click.option("--pool", help="Where GPU memory comes from: none, cupy, async or rmm.")
 @click.option("--pool-size", metavar="SIZE", help="The pool's bytes.")
 @click.option("--pin/--no-pin", default=None, help="Bind workers to cores.")
@@ -76,14 +84,19 @@ name_argument = click.argument("name", default="default", required=False)
 )
 def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
     """Start a cluster called NAME and return when it is up."""
-    from gpusched.cluster.contact import check_host
+    from gpusched.cluster.certificates import check_complete
+    from gpusched.cluster.listening import check_dashboard_address, check_host
     from gpusched.cluster.named import commands
 
     renamed = {"workers": "n_workers", "threads": "threads_per_worker"}
     arguments = {renamed.get(k, k): v for k, v in flags.items() if v is not None}
     os.getcwd()  # Its workers start there: an error here if it was removed.
     with _told():
-        check_host(flags["host"])
+        check_host("--host", flags["host"])
+        if flags["dashboard_address"] is not None:
+            check_dashboard_address("--dashboard-address", flags["dashboard_address"])
+        if flags["tls"] is not None:
+            check_complete(flags["tls"])
         request = read_gpus(gpus, cpu)
         if request is not None:
             arguments["gpus"] = request
@@ -244,7 +257,7 @@ def _row(status: Any) -> tuple[str, ...]:
         f"{len(workers)}/{status.requested}" if status.state == "running" else "-",
         str(sum(worker["threads"] for worker in workers)),
         format_bytes(sum(worker["memory"] for worker in workers)),
-        format_time(time.time() - record.started) if record and workers else "-",
+        format_time(time.time() - record.started) if record and status.state in _ALIVE else "-",
         record.address if record else "-",
     )
 

@@ -88,9 +88,16 @@ def read_command(command: Sequence[str]) -> str:
     """
     from gpusched.cli.run import run
 
-    parsed = run.make_context("gpusched run", list(command)).params
+    try:
+        parsed = run.make_context("gpusched run", list(command)).params
+    except click.UsageError as error:
+        # Of the command that was typed, with its own usage.
+        told = error.format_message().removesuffix(".")
+        raise click.UsageError(f"{told}: before the script come options of gpusched run") from None
     if parsed["script"] is None:
-        raise click.UsageError("name a script, after '--': gpusched submit -- script.py")
+        context = click.get_current_context(silent=True)
+        typed = context.command_path if context else "gpusched submit"
+        raise click.UsageError(f"name a script, after '--': {typed} -- script.py")
     for flag in ("gpus", "cpu", "workers", "threads", "memory_limit", "local", "scheduler"):
         if parsed[flag]:
             raise click.UsageError(

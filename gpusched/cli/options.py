@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import math
 import os
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
+
+from gpusched.cli.types import DEVICE_MEMORY_LIMIT
+from gpusched.files import why_not_written
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -22,6 +27,7 @@ _OURS = (
     click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs."),
     click.option(
         "--device-memory-limit",
+        type=DEVICE_MEMORY_LIMIT,
         metavar="SIZE",
         help="What results may take of a GPU's memory before they are spilled: bytes, '10 GiB', "
         "a fraction, or 0 for no limit. Workers that share a GPU share it.",
@@ -80,7 +86,7 @@ tls_flag = click.option(
 def certificate_files(flags: dict[str, Any]) -> dict[str, Any]:
     """Return flags with the files of the folder that ``--tls`` names, and without that flag.
 
-    Raises `ValueError` if files are named, too.
+    Raises `ValueError` if files are named, too, or the folder lacks one.
 
     Examples
     --------
@@ -88,7 +94,7 @@ def certificate_files(flags: dict[str, Any]) -> dict[str, Any]:
     >>> certificate_files({"tls": None, "tls_key": "key.pem"})
     {'tls_key': 'key.pem'}
     """
-    from gpusched.cluster.certificates import CA, CERTIFICATE, KEY
+    from gpusched.cluster.certificates import CA, CERTIFICATE, KEY, check_complete
 
     others = {name: value for name, value in flags.items() if name != "tls"}
     folder = flags.get("tls")
@@ -99,6 +105,7 @@ def certificate_files(flags: dict[str, Any]) -> dict[str, Any]:
             f"--tls {folder} is a folder with the certificate and its key, so leave out "
             f"--tls-ca-file, --tls-cert and --tls-key"
         )
+    check_complete(folder)
     files = (os.path.join(folder, name) for name in (CA, CERTIFICATE, KEY))
     return others | dict(zip(_TLS_FILES, files, strict=True))
 
@@ -131,6 +138,8 @@ def adopted(
         _respell(parameter)
         if parameter.name == "preload_argv":
             parameter.callback = _check_preloads
+        if parameter.name == "scheduler":
+            parameter.callback = _check_scheduler
     return taken
 
 
@@ -144,11 +153,44 @@ def _respell(parameter: click.Parameter) -> None:
 def _check_preloads(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     from distributed.preloading import validate_preload_argv
 
+    names = ", ".join(context.params.get("preload") or ())
     try:
         return validate_preload_argv(context, parameter, value)
-    except (ImportError, OSError) as error:
-        names = ", ".join(context.params["preload"])
-        raise click.UsageError(f"cannot load --preload {names}: {error}") from None
+    except click.UsageError as error:
+        # distributed writes its message with a place that it leaves empty.
+        if "%r" not in error.message:
+            raise
+        raise click.UsageError(
+            f"{' '.join(value)!r} cannot be arguments of --preload {names}, which has no click "
+            "command dask_setup: leave them out, or check how options are spelled",
+            context,
+        ) from None
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except Exception as error:  # noqa: BLE001
+        # Whatever the module raises as it is imported.
+        raise click.UsageError(f"cannot load --preload {names}: {_where(error)}") from None
+
+
+def _where(error: Exception) -> str:
+    """Return an error in words, with the line that raised it where the words have none."""
+    if isinstance(error, OSError | ImportError):
+        return str(error)
+    told = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        return told
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{told} ({last.filename}, line {last.lineno})"
+
+
+def _check_scheduler(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Refuse an option with a spelling error, which click gives to the first argument there is."""
+    if isinstance(value, str) and value.startswith("-"):
+        name = value.partition("=")[0]
+        known = [spelling for each in context.command.params for spelling in each.opts]
+        near = difflib.get_close_matches(name, known, n=1)
+        raise click.NoSuchOption(name, possibilities=near, ctx=context)
+    return value
 
 
 def read_gpus(text: str | None, cpu: bool = False) -> Any:
@@ -180,7 +222,6 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
     Raises `ValueError` if one cannot be read, or contradicts another.
     """
     from gpusched import config
-    from gpusched.cluster.allocation import host_memory
     from gpusched.workers.pool import read_request
 
     of_gpus = ("device_memory_limit", "pool", "pool_size")
@@ -188,8 +229,6 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
     if flags["cpu"] and given:
         flag = f"--{given[0].replace('_', '-')}"
         raise ValueError(f"{flag} {flags[given[0]]} has no meaning for CPU workers: leave it out")
-    if flags["device_memory_limit"] is not None:
-        host_memory(flags["device_memory_limit"], 1)
     read_request(flags["pool"] or config.get("worker.pool"), flags["pool_size"])
 
 
@@ -239,6 +278,16 @@ def check_ports(flag: str, text: str | None) -> None:
             f"cannot read {flag} {text!r}: write a port up to 65535, 0 for any, or a range such "
             f"as '3000:3026'"
         )
+
+
+def check_written(flag: str, path: str | None) -> None:
+    """Refuse a file that a command could not write, before it starts.
+
+    Raises `ValueError` if it could not; an empty path names no file.
+    """
+    problem = why_not_written(path) if path else ""
+    if problem:
+        raise ValueError(f"cannot write {flag} {path}: {problem}")
 
 
 _UCX = ("ucx", "ucxx")

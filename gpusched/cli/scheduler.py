@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from gpusched.cli.options import (
     certificate_files,
     check_network,
     check_ports,
+    check_written,
     tls_flag,
 )
 from gpusched.quantities import read_seconds
@@ -37,7 +39,7 @@ def scheduler(preload: tuple[str, ...], **flags: Any) -> None:
     It is dask's own, and the flags are those of `dask scheduler`. Besides, it refuses workers of
     other versions, says why workers died, and exports gpusched's metrics.
     """
-    from gpusched.cluster.contact import why_not_started
+    from gpusched.cluster.listening import why_not_started
 
     try:
         flags = certificate_files(flags)
@@ -73,13 +75,18 @@ def _port(flags: dict[str, Any]) -> str:
 
 def _check(flags: dict[str, Any]) -> None:
     from gpusched.cluster.certificates import check_key
-    from gpusched.cluster.contact import check_host
+    from gpusched.cluster.listening import check_dashboard_address, check_host
 
     check_network(flags["interface"], flags["protocol"])
     # Its default is empty: a scheduler listens on all addresses unless it is told one.
     given = click.get_current_context().get_parameter_source("host")
-    check_host(flags["host"] if given is ParameterSource.COMMANDLINE else None)
+    check_host("--host", flags["host"] if given is ParameterSource.COMMANDLINE else None)
+    check_dashboard_address("--dashboard-address", flags["dashboard_address"])
     check_key(flags["tls_key"])
+    check_written("--pid-file", flags["pid_file"])
+    check_written("--scheduler-file", flags["scheduler_file"])
+    if flags["jupyter"] and importlib.util.find_spec("jupyter_server") is None:
+        raise Failed("--jupyter takes JupyterLab, which is not installed: pip install jupyterlab")
     if flags["idle_timeout"] is not None:
         read_seconds("--idle-timeout", flags["idle_timeout"])
     for port in flags["port"].split(",") if flags["port"] else ():

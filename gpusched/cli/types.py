@@ -77,8 +77,18 @@ def size(least: int = 0) -> Read:
 def _memory_limit(what: str, value: Any) -> Any:
     from gpusched.cluster.allocation import host_memory
 
+    return _checked(lambda limit: host_memory(limit, 1), what, value)
+
+
+def _device_memory_limit(what: str, value: Any) -> Any:
+    from gpusched.cluster.allocation import device_memory
+
+    return _checked(lambda limit: device_memory(limit, 0), what, value)
+
+
+def _checked(check: Callable[[Any], object], what: str, value: Any) -> Any:
     try:
-        host_memory(value, 1)
+        check(value)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     return value
@@ -86,6 +96,9 @@ def _memory_limit(what: str, value: Any) -> Any:
 
 MEMORY_LIMIT = Read("size", _memory_limit)
 """Host memory of a worker; the value stays as it was written."""
+
+DEVICE_MEMORY_LIMIT = Read("size", _device_memory_limit)
+"""Memory of a GPU for results; the value stays as it was written."""
 
 
 def output_file(*suffixes: str) -> Read:

@@ -21,6 +21,7 @@ from gpusched.cli.options import (
     check_network,
     check_ports,
     check_worker_flags,
+    check_written,
     read_gpus,
     read_resources,
     tls_flag,
@@ -71,6 +72,7 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
     Ends when the scheduler does, or on Ctrl-C or SIGTERM; no process stays behind.
     """
     from gpusched.cluster.contact import NoSchedulerError
+    from gpusched.cluster.listening import PortError
     from gpusched.cluster.serve import StartError, serve
     from gpusched.workers.visible_gpus import NoDeviceError
 
@@ -85,24 +87,27 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
         raise Unusable(str(error)) from None
     except NoDeviceError as error:
         raise Failed(f"{error}. For CPU workers, use --cpu") from None
-    except (NoSchedulerError, StartError) as error:
+    except (NoSchedulerError, PortError, StartError) as error:
         raise Failed(str(error)) from None
 
 
 def _check(flags: dict[str, Any]) -> None:
     from gpusched.cluster.certificates import check_key
-    from gpusched.cluster.contact import check_host
+    from gpusched.cluster.listening import check_dashboard_address, check_host
 
     check_worker_flags(flags)
     check_network(flags["interface"], flags["protocol"])
-    check_host(flags["host"])
+    check_host("--host", flags["host"])
+    check_dashboard_address("--dashboard-address", flags["dashboard_address"])
     check_key(flags["tls_key"])
+    check_written("--pid-file", flags["pid_file"])
     for name in ("death_timeout", "lifetime", "lifetime_stagger"):
         _seconds(name, flags[name])
     for name in ("worker_port", "nanny_port"):
         check_ports(_flag(name), flags[name])
     for name in ("listen_address", "contact_address"):
         _host_and_port(name, flags[name])
+    check_host("--listen-address", flags["listen_address"])
     if flags["contact_address"] and not flags["listen_address"]:
         raise ValueError("--contact-address needs --listen-address")
     if flags["listen_address"] and (flags["worker_port"] or flags["host"]):
@@ -142,7 +147,24 @@ def _workers(flags: dict[str, Any]) -> list[dict[str, Any]]:
     ports = worker_ports(
         common.pop("worker_port"), flags["nanny_port"], made.workers, flags["nanny"]
     )
+    _check_free(ports, flags, common["host"])
     return [_options(made, index, flags, common | ports[index]) for index in range(made.workers)]
+
+
+def _check_free(ports: list[dict[str, Any]], flags: dict[str, Any], host: str | None) -> None:
+    """Check that each worker, and each nanny, could listen on one of its ports."""
+    from distributed.utils import get_ip_interface
+
+    from gpusched.cluster.listening import check_free
+
+    if flags["interface"]:
+        host = get_ip_interface(flags["interface"])
+    worker = "--listen-address" if flags["listen_address"] else "--worker-port"
+    names = {"worker_port": worker, "port": "--nanny-port" if flags["nanny"] else worker}
+    for given in ports:
+        for name, flag in names.items():
+            if given.get(name):
+                check_free(flag, given[name], host)
 
 
 def make_allocation(flags: dict[str, Any]) -> Allocation:

@@ -150,6 +150,17 @@ def settings(folder: str | Path) -> dict[str, str | bool]:
     return found
 
 
+def check_complete(folder: str | Path) -> None:
+    """Refuse a folder that lacks one of the files of `create`.
+
+    Raises `ValueError` if it does.
+    """
+    for name in (CA, CERTIFICATE, KEY):
+        file = Path(folder, name)
+        if not file.exists():
+            raise ValueError(_no_file(file))
+
+
 def check_key(file: str | Path | None) -> None:
     """Refuse a private key that every user of this machine can read.
 
@@ -288,11 +299,15 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"there is no {file}: make it with `gpusched certificates {file.parent}`, or copy the "
-            f"folder from the machine where it was made"
-        ) from None
+        raise FileNotFoundError(_no_file(file)) from None
     except PermissionError:
         raise PermissionError(
             f"{file} cannot be read: its owner alone may (run as that user, or make other ones)"
         ) from None
+
+
+def _no_file(file: Path) -> str:
+    return (
+        f"there is no {file}: make it with `gpusched certificates {file.parent}`, or copy the "
+        f"folder from the machine where it was made"
+    )

@@ -29,7 +29,7 @@ from gpusched.cluster.allocation import (
     check_fits,
     most_workers,
 )
-from gpusched.cluster.contact import check_dashboard_address, check_host, why_unknown
+from gpusched.cluster.listening import check_dashboard_address, check_host
 from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.specs import worker_options
 from gpusched.cluster.without_http import SilentScheduler, SilentWorker
@@ -142,9 +142,7 @@ class Cluster(SpecCluster):
         worker_options: Mapping[str, Any] | None = None,
     ) -> None:
         settings.check()
-        check_host(host)
-        if unknown := why_unknown(host):
-            raise ValueError(f"host cannot be {host!r} ({unknown}): name one such as 127.0.0.1")
+        check_host("host", host)
         port = read_count("port", port, most=2**16 - 1)
         if pool is not None or pool_size is not None:
             read_request(pool or config.get("worker.pool"), pool_size)
@@ -171,7 +169,7 @@ class Cluster(SpecCluster):
         if shown is True:
             shown = None
         if shown is not None and shown is not False:
-            check_dashboard_address(shown)
+            check_dashboard_address("dashboard_address", shown)
         # Whoever reaches a dashboard sees what runs, which is not asked for with certificates.
         self._dashboard_on_demand = shown is None and processes and not security.require_encryption
         address = {

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from distributed.comm.addressing import parse_address
 from distributed.comm.core import connect
 from distributed.comm.registry import get_backend
 from distributed.core import coerce_to_address, collect_causes, rpc
-from distributed.utils import clean_dashboard_address
 
 _ATTEMPT = 5.0
 """Seconds given to one attempt, after which a scheduler file is read again."""
@@ -71,7 +68,7 @@ async def find_scheduler(
                 address = address if file is None else await _read(Path(file))
                 if found is None and timeout is None:
                     limit.reschedule(clock() + patience)
-                found = check_address(address)
+                found = _checked(address, file)
                 _check_encryption(found, connection)
                 try:
                     return await _ask(found, connection, min(_ATTEMPT, patience / 2))
@@ -108,75 +105,6 @@ async def wait_until_gone(address: str, connection: dict[str, Any]) -> None:
             comm.abort()
 
 
-def check_host(host: str | None) -> None:
-    """Refuse an empty address to listen on, which would be all of this machine's.
-
-    Raises `ValueError` if it is empty.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.contact import check_host
-    >>> check_host("127.0.0.1")
-    >>> check_host("")
-    Traceback (most recent call last):
-        ...
-    ValueError: the host to listen on is empty, as an unset variable may be: name an address such \
-as 127.0.0.1, or 0.0.0.0 to let every machine of the network connect
-    """
-    if host is not None and not host.strip():
-        raise ValueError(
-            "the host to listen on is empty, as an unset variable may be: name an address such as "
-            "127.0.0.1, or 0.0.0.0 to let every machine of the network connect"
-        )
-
-
-def check_dashboard_address(address: Any) -> None:
-    """Refuse what is not an address to show a dashboard at.
-
-    Raises `ValueError` if it cannot be read, or its host is not known.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.contact import check_dashboard_address
-    >>> check_dashboard_address("127.0.0.1:8787")
-    >>> check_dashboard_address("127.0.0.1:dashboard")
-    Traceback (most recent call last):
-        ...
-    ValueError: dashboard_address cannot be '127.0.0.1:dashboard' (its port is not a whole number)\
-: write an address such as ':8787' or '127.0.0.1:8787', or False for no dashboard
-    """
-    told = ""
-    try:
-        for each in clean_dashboard_address(address):
-            if not 0 <= each["port"] < 2**16:
-                told = "its port is not one from 0 to 65535"
-            elif each["address"]:
-                told = why_unknown(each["address"])
-    except (NameError, TypeError, ValueError):  # A name that distributed has not assigned.
-        told = "its port is not a whole number"
-    if told:
-        raise ValueError(
-            f"dashboard_address cannot be {address!r} ({told}): write an address such as ':8787' "
-            "or '127.0.0.1:8787', or False for no dashboard"
-        )
-
-
-def why_unknown(host: str) -> str:
-    """Return why a host has no address; empty if it has one.
-
-    Examples
-    --------
-    >>> from gpusched.cluster.contact import why_unknown
-    >>> why_unknown("127.0.0.1"), why_unknown("tcp://[::1]")
-    ('', '')
-    """
-    try:
-        socket.getaddrinfo(host.rpartition("://")[2].strip("[]"), None)
-    except OSError as error:
-        return f"{host}: {error.strerror}"
-    return ""
-
-
 def check_address(address: Any) -> str:
     """Return a scheduler's address in full.
 
@@ -191,37 +119,23 @@ def check_address(address: Any) -> str:
     try:
         full: str = coerce_to_address(address)
         scheme, _ = parse_address(full)
-        get_backend(scheme).get_address_host_port(full)
+        if scheme == "inproc":
+            raise ValueError("it is of a cluster within one process, which no other can reach")
+        _, port = get_backend(scheme).get_address_host_port(full)
+        if not 0 < int(port) < 2**16:
+            raise ValueError(f"its port is {port}, not one from 1 to 65535")
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"cannot read {address} as a scheduler's address: {error}") from None
     return full
 
 
-def why_not_started(error: BaseException, port: str, host: str | None) -> str:
-    """Return why a scheduler did not start: the first cause, or that its port is taken.
-
-    Parameters
-    ----------
-    error
-        What starting it raised.
-    port, host
-        What it was to listen on; the port is empty where it is not known, or 0.
-
-    Examples
-    --------
-    >>> import errno, os
-    >>> from gpusched.cluster.contact import why_not_started
-    >>> error = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-    >>> why_not_started(error, "9000", "127.0.0.1")
-    'port 9000 of 127.0.0.1 is taken: choose another by --port (0 for any that is free)'
-    """
-    causes = [error, *collect_causes(error)]
-    taken = any(isinstance(each, OSError) and each.errno == errno.EADDRINUSE for each in causes)
-    if not taken or port in ("", "0"):
-        return str(causes[-1]) or type(causes[-1]).__name__
-    where = f"port {port.replace(',', ' or ')}" + (f" of {host}" if host else "")
-    doctor = "; gpusched doctor says which process has it" if port in ("8786", "8787") else ""
-    return f"{where} is taken: choose another by --port (0 for any that is free){doctor}"
+def _checked(address: Any, file: str | None) -> str:
+    try:
+        return check_address(address)
+    except ValueError as error:
+        if file is None:
+            raise
+        raise ValueError(f"the scheduler file {file}: {error}") from None
 
 
 async def _read(file: Path) -> Any:
@@ -266,6 +180,11 @@ def _reason(error: BaseException) -> str:
 
 
 def _missing(found: str | None, file: str | None, patience: float, problem: str) -> str:
+    if found is None and file is not None and Path(file).exists():
+        return (
+            f"the scheduler file {file} held no address within {patience:g} s, since it is empty "
+            f"or not JSON: check that `gpusched scheduler --scheduler-file` writes it"
+        )
     if found is None:
         return (
             f"there was no scheduler file {file} within {patience:g} s: check that "

@@ -107,11 +107,53 @@ def test_listener_that_says_nothing_fails_in_time(gpusched_run: Runner) -> None:
     assert f"no scheduler answered at {address} within 1 s" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["scheduler", "worker tcp://127.0.0.1:1", "cluster start x"])
+STARTING = pytest.mark.parametrize(
+    "command", ["scheduler", "worker tcp://127.0.0.1:1", "cluster start x"]
+)
+
+
+@STARTING
 def test_empty_host_is_refused(command: str) -> None:
     found = call(*command.split(), "--host", "")
     assert found.exit_code == 2
     assert "the host to listen on is empty" in found.output
+
+
+@STARTING
+@pytest.mark.parametrize(
+    ("host", "problem"),
+    [
+        ("203.0.113.9", "203.0.113.9 is not an address of this machine"),
+        ("tcp://203.0.113.9:0", "203.0.113.9 is not an address of this machine"),
+        ("no.such.invalid", ""),
+        ("x" * 64, "it cannot be the name of a machine"),
+        ("::1", "write HOST or HOST:PORT; IPv6 takes brackets, as in [::1]"),
+    ],
+)
+def test_host_that_is_not_this_machine_is_refused(command: str, host: str, problem: str) -> None:
+    found = call(*command.split(), "--host", host)
+    assert found.exit_code == 2, found.output
+    assert f"--host cannot be {host!r} ({problem}" in found.output
+    assert "name an address of this machine, such as 127.0.0.1" in found.output
+    assert found.output.count("Error: ") == 1
+
+
+@STARTING
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("203.0.113.9:0", "203.0.113.9 is not an address of this machine"),
+        ("127.0.0.1:frob", "its port is not a whole number"),
+        (":99999", "its port is not one from 0 to 65535"),
+    ],
+)
+def test_dashboard_address_is_checked_before_anything_starts(
+    command: str, address: str, problem: str
+) -> None:
+    found = call(*command.split(), "--dashboard-address", address)
+    assert found.exit_code == 2, found.output
+    assert f"--dashboard-address cannot be {address!r} ({problem})" in found.output
+    assert found.output.count("Error: ") == 1
 
 
 def test_empty_host_is_refused_in_python() -> None:

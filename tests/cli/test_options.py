@@ -28,6 +28,7 @@ from .conftest import call
         (["run", "--memory-limit", "5", "script.py"], 2, "a memory limit of '5' is 5 B"),
         (["run", "--memory-limit", "0.0000001", "script.py"], 2, "--memory-limit: a memory limit"),
         (["cluster", "start", "x", "--memory-limit", "5"], 2, "takes 192.00 MiB before its first"),
+        (["cluster", "start", "x", "--device-memory-limit", "odd"], 2, "as a device memory limit"),
         (["explain", "--html", "/no/such/dir/p.html", "script.py"], 2, "no folder /no/such/dir"),
         (["explain", "--html", ".", "script.py"], 2, "--html .: it is a folder; name a file"),
         (["explain", "--workers", "8", "script.py"], 2, "name that, too"),
@@ -114,7 +115,15 @@ def test_help_names_only_options_that_exist() -> None:
         assert named <= known, f"gpusched {command} {option.opts}"
 
 
-def test_folder_of_certificates_stands_for_its_files() -> None:
+def test_folder_of_certificates_stands_for_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shared").mkdir()
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        with pytest.raises(ValueError, match=f"there is no shared/{name}: make it with `gpusched"):
+            certificate_files({"tls": "shared"})
+        Path("shared", name).touch()
     found = certificate_files({"tls": "shared", "tls_ca_file": None, "host": "a"})
     assert found == {
         "host": "a",
@@ -122,6 +131,65 @@ def test_folder_of_certificates_stands_for_its_files() -> None:
         "tls_cert": "shared/cert.pem",
         "tls_key": "shared/key.pem",
     }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "scheduler --tls .",
+        "worker a:1 --tls .",
+        "cluster start x --tls .",
+        "info --scheduler a:1 --tls .",
+        "run --scheduler a:1 --tls . s",
+    ],
+)
+def test_folder_without_certificates_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s").touch()
+    done = call(*command.split())
+    assert done.exit_code == 2, done.output
+    assert "ca.pem: make it with `gpusched certificates" in done.stderr
+    assert done.stderr.count("Error: ") == 1
+
+
+@pytest.mark.parametrize("command", ["scheduler", "worker a:1"])
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1\nraise RuntimeError('broken')", "RuntimeError: broken (bad.py, line 2)"),
+        ("is not Python", "SyntaxError: invalid syntax (bad.py, line 1)"),
+    ],
+)
+def test_preload_that_fails_is_named(
+    command: str, code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.py").write_text(code)
+    done = call(*command.split(), "--preload", "bad.py")
+    assert done.exit_code == 2, done.output
+    told = done.stderr.replace(f"{tmp_path}/", "")
+    assert f"cannot load --preload bad.py: {message}" in told
+    assert done.stderr.count("\nError: ") == 1
+
+
+@pytest.mark.parametrize("command", ["scheduler", "worker a:1"])
+def test_arguments_that_no_preload_takes_are_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("good.py").touch()
+    done = call(*command.split(), "--preload", "good.py", "more", "--frob")
+    assert done.exit_code == 2, done.output
+    assert "Error: 'more --frob' cannot be arguments of --preload good.py" in done.stderr
+
+
+@pytest.mark.parametrize("place", [["--thread=3", "tcp://a:1"], ["--thread=3"]])
+def test_misspelled_option_is_not_a_scheduler(place: list[str]) -> None:
+    done = call("worker", *place)
+    assert done.exit_code == 2
+    assert "No such option '--thread'. Did you mean '--threads'?" in done.stderr
 
 
 @pytest.mark.parametrize("protocol", ["ucxx", "ucxx://", "tcp,ucxx"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,8 @@ def test_occupied_port_is_one_message(gpusched: Runner) -> None:
         (["--protocol", "odd"], "unknown address scheme 'odd'"),
         (["--protocol", "ucxx"], "pip install distributed-ucxx-cu13"),
         (["--idle-timeout", "soon"], "--idle-timeout cannot be 'soon'"),
+        (["--pid-file", "no/such"], "cannot write --pid-file no/such: there is no folder"),
+        (["--scheduler-file", "."], "cannot write --scheduler-file .: it is a folder"),
         (["--frob"], "No such option '--frob'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -101,6 +104,16 @@ def test_bad_flag_is_named(flags: list[str], message: str) -> None:
     assert done.exit_code == 2
     assert message in done.stderr
     assert done.stderr.count("Error: ") == 1
+
+
+def test_jupyter_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jupyter_server", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = call("scheduler", "--host", "127.0.0.1", "--port", "0", "--jupyter")
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "Error: --jupyter takes JupyterLab, which is not installed: pip install jupyterlab\n"
+    )
 
 
 @pytest.mark.parametrize(

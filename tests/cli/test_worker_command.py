@@ -476,7 +476,11 @@ def test_worker_whose_name_is_taken_is_refused(gpusched: Runner, scheduler: str)
         (["a:1", "--cpu", "--pool", "rmm"], 2, "--pool rmm has no meaning for CPU workers"),
         (["a:1", "--pool", "odd"], 2, "--pool odd is none of"),
         (["a:1", "--pool-size", "much"], 2, "--pool-size cannot be 'much'"),
-        (["a:1", "--device-memory-limit", "odd"], 2, "cannot read 'odd' as a memory limit"),
+        (["a:1", "--device-memory-limit", "odd"], 2, "'odd' as a device memory limit"),
+        (["a:1", "--device-memory-limit", "1000", "--gpus", "98,99"], 1, "no such GPU: 98, 99"),
+        (["a:0"], 2, "cannot read a:0 as a scheduler's address: its port is 0"),
+        (["a:99999"], 2, "its port is 99999, not one from 1 to 65535"),
+        (["inproc://10.0.0.1/1/2"], 2, "which no other can reach"),
         (["a:1", "--memory-limit", "odd"], 2, "cannot read 'odd' as a memory limit"),
         (["a:1", "--cpu", "--workers", "0"], 2, "at least one worker"),
         (["a:1", "--workers", "many"], 2, "cannot read --workers 'many'"),
@@ -508,6 +512,43 @@ def test_bad_flag_is_named(flags: list[str], code: int, message: str) -> None:
     assert message in done.stderr
     assert done.exit_code == code
     assert done.stderr.count("Error: ") == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--worker-port"],
+        ["--nanny-port"],
+        ["--no-nanny", "--worker-port"],
+        ["--worker-port", "0", "--nanny-port"],
+        ["--listen-address"],
+    ],
+    ids=" ".join,
+)
+def test_port_that_is_taken_is_named_before_anything_starts(flags: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        own = flags[-1] == "--listen-address"
+        place = [f"tcp://127.0.0.1:{port}"] if own else [str(port), "--host", "127.0.0.1"]
+        done = call("worker", "127.0.0.1:1", "--cpu", "--workers", "1", *flags, *place)
+    told = f"Error: port {port} of 127.0.0.1 is taken: choose another by {flags[-1]} (0 for any"
+    assert told in done.stderr
+    assert done.exit_code == 1
+
+
+def test_scheduler_file_that_holds_no_address_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ["worker", "--cpu", "--scheduler-file", "s.json", "--death-timeout", "0.1"]
+    Path("s.json").write_text("")
+    done = call(*flags)
+    assert "the scheduler file s.json held no address within 0.1 s" in done.stderr
+    assert done.exit_code == 1
+    Path("s.json").write_text('{"address": 5}')
+    done = call(*flags)
+    assert "the scheduler file s.json: cannot read 5 as a scheduler's address" in done.stderr
+    assert done.exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,12 @@ def test_plan_and_flags_say_the_same() -> None:
         (["--run=a", "--address=b:1", "--rank=0", "script.py"], "which job?"),
         (["--backend=local", "script.py"], "--backend needs --folder"),
         (["--backend=local", "--folder=a", "--run=b", "script.py"], "excludes --run"),
-        (["--run=a"], "name a script"),
+        (["--run=a"], "name a script, after '--': gpusched launch -- script.py"),
+        (["--run=a", "--", "--frob", "script.py"], "Usage: gpusched launch"),
+        (
+            ["--run=a", "--", "--frob", "script.py"],
+            "before the script come options of",
+        ),
         (["--run=a", "--", "--workers=2", "script.py"], "--workers before the script"),
     ],
 )

@@ -14,7 +14,7 @@ SLURM = "--backend=slurm"
 LOCAL = "--backend=local"
 K8S = ["--backend=k8s", *KUBERNETES]
 BAD = [
-    ([SLURM], "name a script, after '--'"),
+    ([SLURM], "name a script, after '--': gpusched submit -- script.py"),
     ([SLURM, "missing.py"], "there is no script missing.py"),
     ([SLURM, "--", "--cpu", "script.py"], "--cpu before the script has no meaning in a job"),
     ([SLURM, "--", "--bad", "script.py"], "No such option"),

@@ -208,6 +208,12 @@ def test_missing_devices_are_named(
         select_devices(request_, visible_devices())
 
 
+@pytest.mark.parametrize(("request_", "asked"), [("all", "all GPUs were"), (1, "1 GPU was")])
+def test_request_without_any_device_is_named(request_: str | int, asked: str) -> None:
+    with pytest.raises(NoDeviceError, match=f"^{asked} asked for; none was found "):
+        select_devices(request_, [])
+
+
 def test_positions_are_told_where_they_are_not_the_names() -> None:
     with pytest.raises(NoDeviceError, match=r"no such GPU: 2; .*position 0 is 2, position 1 is 3"):
         select_devices([2], ["2", "3"])

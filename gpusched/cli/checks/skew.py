@@ -28,7 +28,8 @@ def versions(address: str, certificates: Mapping[str, str | None] | None = None)
     try:
         scheduler, workers, silent = ask(address, _collect, certificates)
     except (ValueError, NoSchedulerError) as error:
-        return Finding.failure(str(error), "check the address, and that the scheduler runs")
+        remedy = "check the address, that the scheduler runs, and its certificates (--tls)"
+        return Finding.failure(str(error), remedy)
     wrong = differences(own_versions(), scheduler, f"at the scheduler {address}")
     for found, where in _alike(workers):
         wrong += differences(own_versions(), found, where)

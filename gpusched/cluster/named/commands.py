@@ -42,8 +42,8 @@ class Status:
 def start(name: str, arguments: dict[str, Any]) -> Record:
     """Start a cluster that outlives this process; return what its manager wrote down.
 
-    Raises `ValueError` if the name cannot be one; `StartError` if there is one of that name, or it
-    does not start.
+    Raises `ValueError` if the name cannot be one, or an argument is wrong; `StartError` if there is
+    one of that name, or it does not start.
 
     Parameters
     ----------
@@ -69,9 +69,12 @@ def start(name: str, arguments: dict[str, Any]) -> Record:
             manager.terminate()
             raise
         told: dict[str, Any] = json.loads(line) if line else {"error": _last_words(folder)}
-        if "error" in told:
+        if told.keys() & {"error", "unusable"}:
             manager.wait()
-            raise StartError(told["error"] + _put_away(folder))
+            log = _put_away(folder)
+            if "unusable" in told:
+                raise ValueError(told["unusable"])
+            raise StartError(told["error"] + log)
         # The manager goes on; only Python's wait for it at the end of the block is left out.
         manager.returncode = 0
     return Record(**told)

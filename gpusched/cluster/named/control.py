@@ -37,7 +37,7 @@ async def listen(folder: Path, handler: Handler) -> asyncio.AbstractServer:
         try:
             reply = await handler(json.loads(await reader.readline()))
         except (ValueError, KeyError, OSError, TimeoutError) as error:
-            reply = {"error": f"{type(error).__name__}: {error}"}
+            reply = {"error": _words(error)}
         writer.write(json.dumps(reply).encode() + b"\n")
         try:
             await writer.drain()
@@ -52,6 +52,20 @@ async def listen(folder: Path, handler: Handler) -> asyncio.AbstractServer:
         server = await asyncio.start_unix_server(answer, path)
     os.chmod(folder / SOCKET, 0o600)
     return server
+
+
+def _words(error: Exception) -> str:
+    """Return an error as a sentence's end; those of a request that lacks something have its name.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.named.control import _words
+    >>> _words(KeyError("workers")), _words(TimeoutError())
+    ("the request lacks 'workers'", 'TimeoutError')
+    """
+    if isinstance(error, KeyError):
+        return f"the request lacks {error}"
+    return str(error) or type(error).__name__
 
 
 def ask(folder: Path, request: dict[str, Any], timeout: float = 10) -> dict[str, Any]:

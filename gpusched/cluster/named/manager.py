@@ -19,7 +19,7 @@ from typing import Any
 
 from gpusched.cluster import Cluster
 from gpusched.cluster.certificates import load
-from gpusched.cluster.contact import why_not_started
+from gpusched.cluster.listening import why_not_started
 from gpusched.cluster.named import control, state
 
 logger = logging.getLogger(__name__)
@@ -130,19 +130,28 @@ def main(folder: Path, arguments: dict[str, Any]) -> int:
     os.dup2(log, sys.stderr.fileno())
     (folder / "state.json").unlink(missing_ok=True)
     try:
-        asyncio.run(_run(folder, arguments))
+        problem = asyncio.run(_run(folder, arguments))
     except Exception as error:
         # Whatever it is, whoever waits for the cluster is told, and the log has the traceback.
         logger.exception("the cluster failed")
         port, host = str(arguments.get("port", "")), arguments.get("host", "127.0.0.1")
         _tell({"error": why_not_started(error, port, host)})
         return 1
+    if problem:
+        _tell({"unusable": problem})
+        return 1
     state.forget(folder)
     return 0
 
 
-async def _run(folder: Path, arguments: dict[str, Any]) -> None:
-    await Manager(folder, arguments).run()
+async def _run(folder: Path, arguments: dict[str, Any]) -> str:
+    """Run a cluster to its end; return what is wrong with its arguments, empty if nothing is."""
+    try:
+        manager = Manager(folder, arguments)
+    except ValueError as error:
+        return str(error)
+    await manager.run()
+    return ""
 
 
 if __name__ == "__main__":
