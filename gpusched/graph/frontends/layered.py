@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -185,7 +188,8 @@ def _kinds_of(node: Any) -> tuple[Any, ...]:
     run without one.
     """
     try:
-        meta = node._meta
+        with _unreported():
+            meta = node._meta
     except Exception:  # noqa: BLE001  the user's own, where dask-array may not ask
         return ()
     return meta if type(meta) is tuple else (meta,)
@@ -195,11 +199,23 @@ def _described(node: Any) -> dict[str, Any] | None:
     """Return what dask.array notes of an array at its layer; None where that is not known."""
     if isinstance(node, FinalizeCompute) or all(kind is None for kind in _kinds_of(node)):
         return None
-    return {
-        "shape": node.shape,
-        "dtype": node.dtype,
-        # dask-array has axes without any chunk, of which `chunksize` is an error.
-        "chunksize": tuple([max(lengths, default=0) for lengths in node.chunks]),
-        "chunks": node.chunks,
-        "chunk_type": typename(type(node._meta)),
-    }
+    with _unreported():
+        return {
+            "shape": node.shape,
+            "dtype": node.dtype,
+            # dask-array has axes without any chunk, of which `chunksize` is an error.
+            "chunksize": tuple([max(lengths, default=0) for lengths in node.chunks]),
+            "chunks": node.chunks,
+            "chunk_type": typename(type(node._meta)),
+        }
+
+
+@contextmanager
+def _unreported() -> Iterator[None]:
+    """Ignore what is warned of while an expression's metadata is computed.
+
+    dask-array does not ask for that of each expression, so that it has no warning of all of them.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
