@@ -212,10 +212,11 @@ def _described(node: Any) -> dict[str, Any] | None:
 
 @contextmanager
 def _unreported() -> Iterator[None]:
-    """Ignore what is warned of while an expression's metadata is computed.
+    """Ignore what NumPy warns of while the metadata of an expression is computed.
 
-    dask-array does not ask for that of each expression, so that it has no warning of all of them.
+    dask-array does not ask for that of each expression; `RuntimeWarning` it ignores itself.
+    No other is ignored here: threads that leave such a context out of turn keep its filters.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
         yield
