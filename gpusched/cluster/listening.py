@@ -117,7 +117,7 @@ def check_free(flag: str, ports: str | int | None, host: str | None) -> None:
     >>> import socket
     >>> from gpusched.cluster.listening import check_free
     >>> with socket.create_server(("127.0.0.1", 0)) as server:
-    ...     check_free("--worker-port", server.getsockname()[1], "127.0.0.1")
+    ...     check_free("--worker-port", server.getsockname()[1], "127.0.0.1")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     gpusched.cluster.listening.PortError: port ... of 127.0.0.1 is taken: choose another by \
