@@ -128,7 +128,8 @@ def check_free(flag: str, ports: str | int | None, host: str | None) -> None:
         error = _refused(name, port or 0)
         if error is None:
             return
-    raise PortError(_port_problem(error, str(ports), host, flag) or _words(error, name))
+        problem = _port_problem(error, str(ports), host, flag) or _words(error, name)
+    raise PortError(problem)
 
 
 def why_not_started(error: BaseException, port: str, host: str | None) -> str:
@@ -156,7 +157,7 @@ def why_not_started(error: BaseException, port: str, host: str | None) -> str:
     return found or str(causes[-1]) or type(causes[-1]).__name__
 
 
-def _port_problem(error: BaseException | None, port: str, host: str | None, flag: str) -> str:
+def _port_problem(error: BaseException, port: str, host: str | None, flag: str) -> str:
     """Return what is wrong with a port, and the remedy; empty where the error is another one."""
     where = f"port {port.replace(',', ' or ')}" + (f" of {host}" if host else "")
     match getattr(error, "errno", None):
@@ -180,9 +181,7 @@ def _problem(host: str, port: int, taken: bool = True) -> str:
     return _words(error, host)
 
 
-def _words(error: OSError | None, host: str) -> str:
-    if error is None:
-        return ""
+def _words(error: OSError, host: str) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{host} is not an address of this machine"
     if error.errno == errno.EACCES:

@@ -22,7 +22,8 @@ LONG = 5.0
 """Seconds from which on such a first call is the timing: what is cold then does not count."""
 
 SETTLE = 0.05
-"""Seconds before each timing, for the threads of the library before it to stop spinning."""
+"""Seconds before each timing, for results to be released, and for the threads of the library before
+it to stop spinning."""
 
 
 @dataclass
@@ -111,7 +112,8 @@ def check(case: Case, prepared: Prepared, timing: Timing) -> None:
     if prepared.settle is not None:
         del result
         timing.second = _seconds(prepared.run)
-        _seconds(prepared.settle)
+        _let_go()
+        prepared.settle()
         _let_go()
         result = prepared.run()
     if prepared.to_numpy is None:
@@ -147,6 +149,6 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _let_go() -> None:
-    """Have results released that nobody has: a cluster with them would compute nothing."""
+    """Wait for the end of what was before: a cluster with a result would not compute it again."""
     gc.collect()
     sleep(SETTLE)
