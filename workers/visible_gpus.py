@@ -23,6 +23,10 @@ Request = str | int | Sequence[int | str]
 class NoDeviceError(RuntimeError):
     """A GPU was asked for and there is none, or there are fewer than asked for."""
 
+    def of_command(self) -> str:
+        """Return what a command with the flag ``--cpu`` says."""
+        return f"{self}. For CPU workers, use --cpu"
+
 
 def installed_devices() -> list[str]:
     """Return the UUIDs of the machine's GPUs in NVML's order, whether visible or not.

@@ -115,7 +115,7 @@ def started(processes: bool = True) -> Iterator[Session]:
             stack.push(kill)
             yield Session(client, cluster, config.get("fusion.enabled"))
     except NoDeviceError as error:
-        raise Failed(f"{error}. For CPU workers, use --cpu") from None
+        raise Failed(error.of_command()) from None
 
 
 def _killing(cluster: Cluster) -> Callable[..., None]:

@@ -86,7 +86,7 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
     except ValueError as error:
         raise Unusable(str(error)) from None
     except NoDeviceError as error:
-        raise Failed(f"{error}. For CPU workers, use --cpu") from None
+        raise Failed(error.of_command()) from None
     except (NoSchedulerError, PortError, StartError) as error:
         raise Failed(str(error)) from None
 

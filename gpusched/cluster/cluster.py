@@ -29,7 +29,7 @@ from gpusched.cluster.allocation import (
     check_fits,
     most_workers,
 )
-from gpusched.cluster.listening import check_dashboard_address, check_host
+from gpusched.cluster.listening import check_dashboard_address, check_free, check_host
 from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.specs import worker_options
 from gpusched.cluster.without_http import SilentScheduler, SilentWorker
@@ -102,6 +102,8 @@ class Cluster(SpecCluster):
         If an argument is out of range, cannot be read, or contradicts another.
     NoDeviceError
         If GPUs are asked for that this machine does not have.
+    PortError
+        If the port is taken, or this user may not listen on it.
 
     Notes
     -----
@@ -144,6 +146,8 @@ class Cluster(SpecCluster):
         settings.check()
         check_host("host", host)
         port = read_count("port", port, most=2**16 - 1)
+        if port and processes:
+            check_free("port", port, host)
         if pool is not None or pool_size is not None:
             read_request(pool or config.get("worker.pool"), pool_size)
         if (gpus or cpu_workers) and not processes:

@@ -90,7 +90,8 @@ def check_dashboard_address(what: str, address: Any) -> None:
             else:
                 problem = problem or _problem(each["address"], each["port"], taken=False)
     except (NameError, TypeError, ValueError):  # A name that distributed has not assigned.
-        problem = "its port is not a whole number"
+        bracket = "[" in str(address)
+        problem = "IPv6 is not read here" if bracket else "its port is not a whole number"
     if problem:
         raise ValueError(
             f"{what} cannot be {address!r} ({problem}): write an address such as ':8787' "
@@ -106,7 +107,7 @@ def check_free(flag: str, ports: str | int | None, host: str | None) -> None:
     Parameters
     ----------
     flag
-        The option that names the ports, for the message.
+        The argument or the option that names the ports, for the message.
     ports
         A port, a range such as ``"3000:3026"``, or None for any that is free.
     host
@@ -129,7 +130,7 @@ def check_free(flag: str, ports: str | int | None, host: str | None) -> None:
         if error is None:
             return
         problem = _port_problem(error, str(ports), host, flag) or _words(error, name)
-    raise PortError(problem)
+    raise PortError(problem) from error
 
 
 def why_not_started(error: BaseException, port: str, host: str | None) -> str:

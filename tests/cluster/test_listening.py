@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpusched.cluster import listening
+from gpusched.cluster import Cluster, listening
 
 
 def refuse(one: socket.socket, place: Any) -> None:
@@ -64,6 +64,10 @@ def test_of_a_range_one_port_must_be_free() -> None:
         listening.check_dashboard_address("dashboard_address", f"127.0.0.1:{port}")
         with pytest.raises(listening.PortError, match=f"port {port} of tcp.* is taken"):
             listening.check_free("--odd", str(port), "tcp://127.0.0.1")
+        with pytest.raises(listening.PortError, match="is taken: choose another by port"):
+            Cluster(n_workers=1, gpus=0, port=port)
+    with pytest.raises(ValueError, match="IPv6 is not read here"):
+        listening.check_dashboard_address("dashboard_address", "[::1]:8787")
     listening.check_free("--odd", None, None)
     listening.check_free("--odd", "1024:65535", "127.0.0.1")
     listening.check_host("host", "tls://")

@@ -21,6 +21,7 @@ from gpusched.cluster import Cluster
 from gpusched.cluster.certificates import load
 from gpusched.cluster.listening import why_not_started
 from gpusched.cluster.named import control, state
+from gpusched.workers.visible_gpus import NoDeviceError
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +151,8 @@ async def _run(folder: Path, arguments: dict[str, Any]) -> str:
         manager = Manager(folder, arguments)
     except ValueError as error:
         return str(error)
+    except NoDeviceError as error:
+        return error.of_command()
     await manager.run()
     return ""
 

@@ -144,6 +144,7 @@ def test_of_two_starts_at_once_one_wins(shell: Shell) -> None:
         (["start", "x", "--memory-limit", "3 Quux"], 2, "cannot read '3 Quux' as a memory limit"),
         (["start", "x", "--gpus", "1", "--cpu"], 2, "exclude each other"),
         (["start", "x", "--gpus", "5,x"], 2, "cannot read '5,x' as GPUs"),
+        (["start", "x", "--gpus", "64"], 2, "For CPU workers, use --cpu"),
         (["start", "x", "--cpu", "--host", "203.0.113.9"], 2, "is not an address of this machine"),
         (["start", "x", "--cpu", "--threads", "9999"], 2, "from 1 to 4096"),
         (["start", "x", "--pool", "odd"], 2, "--pool odd is none of"),
