@@ -71,12 +71,12 @@ def measure(case: Case, names: list[str], rounds: int, budget: float) -> dict[st
             ready[name] = _Entrant(prepared, _warm_up(name, prepared, timing, rounds, budget))
     for entrant in ready.values():
         if entrant.rounds == rounds:
-            _seconds(entrant.prepared.run)
+            seconds_of(entrant.prepared.run)
     shuffler = random.Random(0)
     for left in range(rounds, 0, -1):
         order = [name for name, entrant in ready.items() if entrant.rounds >= left]
         for name in shuffler.sample(order, len(order)):
-            timings[name].seconds.append(_seconds(ready[name].prepared.run))
+            timings[name].seconds.append(seconds_of(ready[name].prepared.run))
     return timings
 
 
@@ -111,7 +111,7 @@ def check(case: Case, prepared: Prepared, timing: Timing) -> None:
     timing.first = perf_counter() - start
     if prepared.settle is not None:
         del result
-        timing.second = _seconds(prepared.run)
+        timing.second = seconds_of(prepared.run)
         _let_go()
         prepared.settle()
         _let_go()
@@ -131,14 +131,14 @@ def _warm_up(name: str, prepared: Prepared, timing: Timing, rounds: int, budget:
     if name in INTERPRETED and timing.first is not None and timing.first > LONG:
         timing.seconds.append(timing.first)
         return 0
-    seconds = _seconds(prepared.run)
+    seconds = seconds_of(prepared.run)
     if seconds < budget:
         return min(rounds, max(3, int(budget / seconds)))
     timing.seconds.append(seconds)
     return 0
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def seconds_of(run: Callable[[], Any]) -> float:
     """Time one run; its result is released after the clock has stopped."""
     _let_go()
     start = perf_counter()

@@ -8,7 +8,6 @@ kernels are compiled. Above 1, the pass makes a program faster.
 from __future__ import annotations
 
 import argparse
-import gc
 import random
 import sys
 from collections import Counter
@@ -18,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from statistics import geometric_mean, median
-from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
@@ -30,6 +28,7 @@ import gpusched
 from tests.benchmarks import page, report
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.contenders.dask_threads import prepare, to_numpy
+from tests.benchmarks.measure import seconds_of
 from tests.benchmarks.programs import PROGRAMS
 from tests.benchmarks.works import WORKS
 from tests.benchmarks.works.base import several
@@ -128,22 +127,19 @@ def gains(program: str, run: Run, values: Values, repeat: int) -> Iterator[tuple
     tasks, seconds = {}, {way: [] for way in ways}
     for way in ways:
         # Waits for the kernels, as the calls that are timed do not.
-        with left_out(way), dask.config.set({"gpusched.fusion.tier": "fused"}):
-            for one, other in zip(values(run()), expected, strict=True):
-                rounding = 1e-5 * float(np.nanmax(np.abs(other)))
-                np.testing.assert_allclose(one, other, rtol=1e-3, atol=rounding)
-            with watched() as found:
-                run()
-            tasks[way] = found["tasks"]
-    del expected, one, other  # Its memory may be used by the calls that are timed.
+        fused = dask.config.set({"gpusched.fusion.tier": "fused"})
+        with left_out(way), fused, watched() as found:
+            result = run()
+        tasks[way] = found["tasks"]
+        for one, other in zip(values(result), expected, strict=True):
+            rounding = 1e-5 * float(np.nanmax(np.abs(other)))
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=rounding)
+    del expected, result, one, other  # Their memory may be used by the calls that are timed.
     order = random.Random(0)
     for _ in range(repeat):
         for way in order.sample(ways, len(ways)):
             with left_out(way):
-                gc.collect()
-                start = perf_counter()
-                run()
-                seconds[way].append(perf_counter() - start)
+                seconds[way].append(seconds_of(run))
     for way in ways[1:]:
         both = [median(seconds[each]) for each in ("all", way)]
         yield way, Gain(program, (tasks["all"], tasks[way]), (both[0], both[1]))
